@@ -1,0 +1,30 @@
+"""Writes phantom data: CT-like lesions with an exactly known distribution of masks.
+
+    python run/prepare_phantom.py --out_dir=runs/phantom
+"""
+
+import _cli
+from absl import flags
+
+from tf_probunet.config import PhantomConfig
+
+flags.DEFINE_string("out_dir", None, "where to write the data set")
+flags.DEFINE_integer("num_workers", 1, "processes; 0 for one per core")
+flags.DEFINE_bool("overwrite", False, "replace a data set of other settings")
+_cli.define_config_flags(PhantomConfig)
+
+
+def main() -> None:
+    from tf_probunet.preparation import phantom, runner
+
+    report = phantom.prepare(
+        _cli.config_from_flags(PhantomConfig),
+        _cli.FLAGS.out_dir,
+        num_workers=_cli.FLAGS.num_workers,
+        overwrite=_cli.FLAGS.overwrite,
+    )
+    print(runner.report_summary(report), end="")
+
+
+if __name__ == "__main__":
+    _cli.start(main, required=["out_dir"])

@@ -1,0 +1,324 @@
+"""Configurations: frozen dataclasses, to JSON and back, checked when they are made.
+
+The fields carry the help text and the limits of the flags that `run/` makes of them.
+Nothing here imports TensorFlow.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from tf_probunet import files
+
+MODEL_NAMES = ("prob_unet", "unet", "dropout_unet", "m_heads", "image2image_vae")
+TASKS = ("plain", "switched")
+
+
+def _field(
+    default: Any,
+    text: str,
+    *,
+    at_least: float | None = None,
+    below: float | None = None,
+    choices: Sequence[str] | None = None,
+    flag: str | None = None,
+) -> Any:
+    metadata: dict[str, Any] = {"help": text}
+    limits = {"at_least": at_least, "below": below, "choices": choices, "flag": flag}
+    metadata.update({k: v for k, v in limits.items() if v is not None})
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+class _Checked:
+    """A dataclass whose fields are checked against their type and limits."""
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            types = [t.strip() for t in str(field.type).split("|")]
+            if "float" in types and type(value) is int:
+                value = float(value)
+                object.__setattr__(self, field.name, value)
+            self._check(field, types, value)
+
+    def _check(self, field: dataclasses.Field, types: list[str], value: Any) -> None:
+        if value is None and "None" in types:
+            return
+        expected, limits = types[0], field.metadata
+        if type(value).__name__ != expected:
+            _refuse(field, value, f"{expected}")
+        if expected == "float" and not math.isfinite(value):
+            _refuse(field, value, "a finite number")
+        if "at_least" in limits and value < limits["at_least"]:
+            _refuse(field, value, f"at least {limits['at_least']}")
+        if "below" in limits and value >= limits["below"]:
+            _refuse(field, value, f"below {limits['below']}")
+        if "choices" in limits and value not in limits["choices"]:
+            _refuse(field, value, f"one of {', '.join(limits['choices'])}")
+
+
+def _refuse(field: dataclasses.Field, value: Any, expected: str) -> None:
+    name = field.metadata.get("flag", field.name)
+    raise ValueError(f"{name} is {value!r}, expected {expected}")
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelConfig(_Checked):
+    """A network. The defaults are the paper's for LIDC.
+
+    `beta` and `latent_dim` of None stand for the model's own default.
+    """
+
+    name: str = _field(
+        "prob_unet", "which model to train", choices=MODEL_NAMES, flag="model"
+    )
+    num_classes: int = _field(2, "classes of the label maps", at_least=2)
+    image_channels: int = _field(1, "channels of the image", at_least=1)
+    ignore_label: int | None = _field(None, "label of pixels that count nowhere")
+    base_channels: int = _field(
+        32, "channels at the finest scale; doubled at each down-sampling", at_least=1
+    )
+    num_scales: int = _field(
+        5, "resolutions in the U-Net: one more than down-samplings", at_least=1
+    )
+    convs_per_block: int = _field(3, "3x3 convolutions per block", at_least=1)
+    latent_dim: int | None = _field(
+        None, "dimensions of the latent space (default: the model's own)", at_least=1
+    )
+    beta: float | None = _field(
+        None, "weight of the KL divergence (default: the model's own)", at_least=0
+    )
+    initializer: str = _field(
+        "orthogonal",
+        "initialisation of the kernels",
+        choices=("orthogonal", "he_normal"),
+    )
+    fixed_prior: bool = _field(
+        False, "prob_unet: standard normal prior instead of a prior net (ablation)"
+    )
+    posterior_sees_image: bool = _field(
+        True, "prob_unet: the posterior net sees the image too (off: ablation)"
+    )
+    injection: str = _field(
+        "end",
+        "prob_unet: where the latent enters the U-Net (start: ablation)",
+        choices=("end", "start"),
+    )
+    dropout_rate: float = _field(
+        0.5, "dropout_unet: share of dropped activations", at_least=0, below=1
+    )
+    num_heads: int = _field(16, "m_heads: number of heads", at_least=1)
+    head_epsilon: float = _field(
+        0.05, "m_heads: weight of the heads that are not the best", at_least=0, below=1
+    )
+
+    @property
+    def size_divisor(self) -> int:
+        """Heights and widths that the down-samplings allow are multiples of this."""
+        return 2 ** (self.num_scales - 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class DataConfig(_Checked):
+    """How examples become inputs."""
+
+    task: str = _field(
+        "plain",
+        "plain: labels as the graders gave them; switched: the five random class "
+        "flips of the Cityscapes experiment",
+        choices=TASKS,
+    )
+    crop_size: int = _field(
+        128,
+        "height and width of a training crop; 0 for the whole image",
+        at_least=0,
+    )
+    eval_size: int = _field(
+        128,
+        "height and width of the central crop in validation and evaluation; 0 for "
+        "the whole image",
+        at_least=0,
+    )
+    window_low: float = _field(
+        -1000.0, "Hounsfield units that become 0 (images stored in HU only)"
+    )
+    window_high: float = _field(
+        400.0, "Hounsfield units that become 1 (images stored in HU only)"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.window_low >= self.window_high:
+            raise ValueError(
+                f"window_low is {self.window_low}, expected less than window_high, "
+                f"which is {self.window_high}"
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class AugmentationConfig(_Checked):
+    """Random changes of a training example; 0 or false switches one off."""
+
+    rotation_degrees: float = _field(
+        180.0, "rotation by up to this angle either way", at_least=0
+    )
+    shear_degrees: float = _field(
+        8.0, "shearing by up to this angle either way", at_least=0, below=45
+    )
+    scale: float = _field(
+        0.15, "scaling by a factor of 1/(1+s) to 1+s", at_least=0, below=4
+    )
+    elastic_std_px: float = _field(
+        2.0, "standard deviation of the elastic deformation, in pixels", at_least=0
+    )
+    elastic_spacing_px: int = _field(
+        24, "distance between the elastic deformation's random vectors", at_least=2
+    )
+    flip: bool = _field(False, "mirror at random")
+
+    @classmethod
+    def off(cls) -> AugmentationConfig:
+        """Returns the configuration that changes nothing but the crop's place."""
+        return cls(
+            rotation_degrees=0.0, shear_degrees=0.0, scale=0.0, elastic_std_px=0.0
+        )
+
+    @property
+    def is_off(self) -> bool:
+        """Whether no warp is asked for (the crop may still be translated)."""
+        return not (
+            self.rotation_degrees
+            or self.shear_degrees
+            or self.scale
+            or self.elastic_std_px
+            or self.flip
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingConfig(_Checked):
+    """The schedule. The defaults are the paper's for LIDC."""
+
+    seed: int = _field(0, "seed of everything random")
+    steps: int = _field(240_000, "training steps", at_least=1)
+    batch_size: int = _field(32, "images per step over all replicas", at_least=1)
+    learning_rate: float = _field(1e-4, "at the start", at_least=0)
+    final_learning_rate: float = _field(1e-6, "at the end", at_least=0)
+    learning_rate_steps: int = _field(
+        5, "in how many equal ratios it falls; 0 for a cosine", at_least=0
+    )
+    weight_decay: float = _field(1e-5, "weight of the L2 term on kernels", at_least=0)
+    validate_every: int = _field(2000, "steps between validations", at_least=1)
+    validation_images: int = _field(
+        256, "images scored at each validation; 0 for all", at_least=0
+    )
+    validation_samples: int = _field(16, "samples per image for it", at_least=1)
+    log_every: int = _field(100, "steps between TensorBoard points", at_least=1)
+    checkpoint_every: int = _field(1000, "steps between checkpoints", at_least=1)
+    keep_checkpoints: int = _field(3, "how many of the last are kept", at_least=1)
+    best_by: str = _field(
+        "ged",
+        "what the best checkpoint has least of: validation GED or loss",
+        choices=("ged", "loss"),
+    )
+    steps_per_execution: int = _field(
+        1, "steps run in one call; more saves overhead on fast devices", at_least=1
+    )
+    mixed_precision: str = _field(
+        "off",
+        "compute in 16 bits (faster on GPUs, slower on CPUs)",
+        choices=("off", "float16", "bfloat16"),
+    )
+    jit_compile: bool = _field(False, "compile with XLA (slower on CPUs)")
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Everything that decides what a training run computes."""
+
+    model: ModelConfig = ModelConfig()
+    data: DataConfig = DataConfig()
+    augmentation: AugmentationConfig = AugmentationConfig()
+    training: TrainingConfig = TrainingConfig()
+
+    def __post_init__(self) -> None:
+        divisor = self.model.size_divisor
+        for name in ("crop_size", "eval_size"):
+            size = getattr(self.data, name)
+            if size % divisor:
+                raise ValueError(
+                    f"{name} is {size}, expected a multiple of {divisor} for "
+                    f"{self.model.num_scales} scales"
+                )
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the configuration as a JSON object."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any], source: str) -> Config:
+        """Builds a configuration from a JSON object.
+
+        Args:
+            value: as `to_json` gives it.
+            source: the file it came from, for error messages.
+
+        Raises:
+            ValueError: a section or setting is unknown, missing, or has a bad value.
+        """
+        sections = {field.name: field for field in dataclasses.fields(cls)}
+        if set(value) != set(sections):
+            raise ValueError(
+                f"{source}: has the sections {sorted(value)}, expected "
+                f"{sorted(sections)}"
+            )
+        built = {}
+        for name, field in sections.items():
+            section = type(field.default)
+            built[name] = _section_from_json(section, value[name], f"{source}: {name}")
+        return cls(**built)
+
+    def differences(self, other: Config) -> list[str]:
+        """Lists the settings that differ, as "training.steps: 100 -> 200"."""
+        mine, theirs = self.to_json(), other.to_json()
+        return [
+            f"{section}.{name}: {mine[section][name]!r} -> {theirs[section][name]!r}"
+            for section in mine
+            for name in mine[section]
+            if mine[section][name] != theirs[section][name]
+        ]
+
+
+def _section_from_json(section: type, value: Any, source: str) -> Any:
+    names = {field.name for field in dataclasses.fields(section)}
+    if not isinstance(value, dict) or set(value) != names:
+        found = sorted(value) if isinstance(value, dict) else value
+        raise ValueError(f"{source}: has {found}, expected the settings {sorted(names)}")
+    try:
+        return section(**value)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{source}: {error}") from error
+
+
+def read_config(path: files.Path) -> Config:
+    """Reads a `config.json`.
+
+    Raises:
+        FileNotFoundError: there is none.
+        ValueError: it is damaged or does not fit this version.
+    """
+    return Config.from_json(files.read_json(path, "configuration"), str(path))
+
+
+@dataclasses.dataclass(frozen=True)
+class PhantomConfig(_Checked):
+    """How many phantom images of which size, and from which seed."""
+
+    image_size: int = _field(64, "height and width of the images", at_least=32)
+    num_train: int = _field(2000, "training images", at_least=1)
+    num_val: int = _field(250, "validation images", at_least=1)
+    num_test: int = _field(250, "test images", at_least=1)
+    seed: int = _field(0, "seed of everything random", at_least=0)

@@ -1,0 +1,109 @@
+"""The terms of the objectives, as functions of distributions and logits."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+tfd = tfp.distributions
+
+
+def cross_entropy(
+    *, logits: tf.Tensor, labels: tf.Tensor, ignore_label: int | None = None
+) -> tf.Tensor:
+    """Returns -log P_c(Y | S), summed over pixels (the first term of Eq. 4).
+
+    Args:
+        logits: [..., H, W, K] float32.
+        labels: [..., H, W] int32.
+        ignore_label: pixels of this label do not count.
+
+    Returns:
+        [...], in nats per image.
+    """
+    if ignore_label is not None:
+        counts = tf.cast(labels != ignore_label, logits.dtype)
+        labels = tf.where(labels == ignore_label, 0, labels)
+    nats = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+    if ignore_label is not None:
+        nats *= counts
+    return tf.reduce_sum(nats, axis=[-2, -1])
+
+
+def kl_per_dimension(
+    posterior: tfd.MultivariateNormalDiag, prior: tfd.MultivariateNormalDiag
+) -> tf.Tensor:
+    """Returns KL(Q || P) of each latent dimension; the sum is the KL of Eq. 4.
+
+    Returns:
+        [..., L], in nats.
+    """
+    return tfd.kl_divergence(
+        tfd.Normal(posterior.mean(), posterior.stddev()),
+        tfd.Normal(prior.mean(), prior.stddev()),
+    )
+
+
+def negative_elbo(
+    *,
+    nats: tf.Tensor,
+    posterior: tfd.MultivariateNormalDiag,
+    prior: tfd.MultivariateNormalDiag,
+    beta: float,
+) -> dict[str, tf.Tensor]:
+    """Combines cross-entropy and analytic KL(Q || P) to the loss of Eq. 4.
+
+    Args:
+        nats: [B] cross-entropy of each image under a sample from the posterior.
+        posterior: Q(z | X, Y), batch [B].
+        prior: P(z | X), batch [B].
+        beta: weight of the KL divergence.
+
+    Returns:
+        Scalars, averaged over the batch: `loss`, `cross_entropy`, `kl`.
+    """
+    kl = tfd.kl_divergence(posterior, prior)  # [B]
+    reconstruction, kl = tf.reduce_mean(nats), tf.reduce_mean(kl)
+    return {
+        "loss": reconstruction + beta * kl,
+        "cross_entropy": reconstruction,
+        "kl": kl,
+    }
+
+
+def best_head(nats: tf.Tensor, epsilon: float) -> tf.Tensor:
+    """Returns the loss of M heads: 1 - epsilon on the best, the rest on the others.
+
+    Args:
+        nats: [B, M] cross-entropy of each head.
+        epsilon: weight that the M - 1 other heads share.
+
+    Returns:
+        [B].
+    """
+    num_heads = nats.shape[1]
+    if num_heads == 1:
+        return nats[:, 0]
+    best = tf.one_hot(tf.argmin(nats, axis=1), num_heads, dtype=nats.dtype)  # [B, M]
+    weights = best * (1.0 - epsilon) + (1.0 - best) * epsilon / (num_heads - 1)
+    return tf.reduce_sum(weights * nats, axis=1)
+
+
+def importance_log_likelihood(
+    *, log_p_y: tf.Tensor, log_p_z: tf.Tensor, log_q_z: tf.Tensor
+) -> tf.Tensor:
+    """Estimates log p(Y | X) from latents drawn from the posterior.
+
+        log p(Y|X) ~ log 1/N sum_n P_c(Y | S(X, z_n)) P(z_n | X) / Q(z_n | X, Y)
+
+    Args:
+        log_p_y: [B, N], log P_c(Y | S(X, z_n)).
+        log_p_z: [B, N], under the prior.
+        log_q_z: [B, N], under the posterior.
+
+    Returns:
+        [B], in nats. Never above the truth in expectation.
+    """
+    log_weights = log_p_y + log_p_z - log_q_z
+    count = tf.cast(tf.shape(log_weights)[1], log_weights.dtype)
+    return tf.reduce_logsumexp(log_weights, axis=1) - tf.math.log(count)

@@ -1,0 +1,178 @@
+"""The interface of all models, and the one training step that they share."""
+
+from __future__ import annotations
+
+import abc
+from typing import Any
+
+import tensorflow as tf
+
+from tf_probunet import losses, seeds
+from tf_probunet.config import ModelConfig
+
+# `image` [B, H, W, C] float32 in 0..1 and `labels` [B, H, W] int32.
+Batch = dict[str, tf.Tensor]
+
+_TEST_SEED = 2**40  # No training step has this number.
+
+
+class SegmentationModel(tf.keras.Model, abc.ABC):
+    """A model that gives any number of segmentations of an image.
+
+    Subclasses define `objective` and `sample`. Nothing is kept on `self` between
+    calls but the weights and the running means of the logs.
+
+    Attributes:
+        config: the network's configuration.
+        seed: of everything random in training.
+        is_stochastic: whether another seed gives other samples.
+        max_samples: how many different samples there are, or None for any number.
+        bad_step: the first step with a term that was not finite, or -1.
+        bad_terms: [T], 1 for each of `term_names` that was not finite then.
+    """
+
+    is_stochastic = False
+    max_samples: int | None = None
+
+    def __init__(self, config: ModelConfig, seed: int = 0):
+        super().__init__(name=config.name)
+        self.config, self.seed = config, seed
+        self.weight_decay = 0.0
+        self.term_names: list[str] = []
+        self._means: dict[str, tf.keras.metrics.Mean] = {}
+
+    @abc.abstractmethod
+    def objective(self, batch: Batch, seed: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Computes the terms of the loss.
+
+        Args:
+            batch: images and labels.
+            seed: int32[2].
+
+        Returns:
+            Scalars, averaged over the batch, among them `loss`.
+        """
+
+    @abc.abstractmethod
+    def sample(
+        self, image: tf.Tensor, num_samples: int | tf.Tensor, seed: tf.Tensor
+    ) -> tf.Tensor:
+        """Draws segmentations.
+
+        Args:
+            image: [B, H, W, C].
+            num_samples: S, for each image.
+            seed: int32[2], or int32[B, 2] with a seed for each image, so that its
+                samples do not depend on the rest of the batch.
+
+        Returns:
+            Logits, [B, S, H, W, K] float32.
+        """
+
+    def initialize(self) -> None:
+        """Makes all variables; under a strategy, to be called in its scope."""
+        side = self.config.size_divisor
+        batch = {
+            "image": tf.zeros([1, side, side, self.config.image_channels]),
+            "labels": tf.zeros([1, side, side], tf.int32),
+        }
+        terms = self.objective(batch, seeds.root(0))
+        self.term_names = [*terms, "weight_decay", "gradient_norm"]
+        self._means = {name: tf.keras.metrics.Mean(name) for name in self.term_names}
+        local = {
+            "trainable": False,
+            "synchronization": tf.VariableSynchronization.ON_READ,
+            "aggregation": tf.VariableAggregation.ONLY_FIRST_REPLICA,
+        }
+        self.bad_step = tf.Variable(-1, dtype=tf.int64, name="bad_step", **local)
+        self.bad_terms = tf.Variable(
+            tf.zeros([len(self.term_names)]), name="bad_terms", **local
+        )
+
+    def compile(self, optimizer: Any, weight_decay: float = 0.0, **kwargs: Any) -> None:
+        """Sets the optimiser and the weight of the L2 term on the kernels."""
+        super().compile(optimizer=optimizer, **kwargs)
+        self.weight_decay = weight_decay
+
+    def cross_entropy(self, logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+        """Returns the cross-entropy [...] of logits [..., H, W, K], summed over pixels."""
+        return losses.cross_entropy(
+            logits=logits, labels=labels, ignore_label=self.config.ignore_label
+        )
+
+    @property
+    def metrics(self) -> list[tf.keras.metrics.Metric]:
+        """The running means, which Keras resets."""
+        return list(self._means.values())
+
+    def train_step(self, batch: Batch) -> dict[str, tf.Tensor]:
+        """Makes one step on each replica's share of the batch."""
+        replica = tf.distribute.get_replica_context()
+        num_replicas = replica.num_replicas_in_sync
+        step = tf.cast(self.optimizer.iterations, tf.int64)
+        seed = seeds.for_replica(seeds.fold_in(seeds.root(self.seed), step))
+        scaled_optimizer = isinstance(
+            self.optimizer, tf.keras.mixed_precision.LossScaleOptimizer
+        )
+        with tf.GradientTape() as tape:
+            terms = self.objective(batch, seed)
+            terms["weight_decay"] = self._weight_decay_loss()
+            # Each replica sees 1/n of the batch, and gradients are summed over replicas.
+            loss = (terms["loss"] + terms["weight_decay"]) / num_replicas
+            if scaled_optimizer:
+                loss = self.optimizer.get_scaled_loss(loss)
+        variables = self.trainable_variables
+        gradients = tape.gradient(loss, variables)
+        if scaled_optimizer:
+            gradients = self.optimizer.get_unscaled_gradients(gradients)
+        if num_replicas > 1:
+            gradients = replica.all_reduce(tf.distribute.ReduceOp.SUM, gradients)
+        terms["gradient_norm"] = tf.linalg.global_norm(gradients)
+        # Loss scaling finds its scale by overflowing now and then.
+        watched = [*terms][:-1] if scaled_optimizer else [*terms]
+        self._note_bad_terms(step, terms, watched)
+        self.optimizer.apply_gradients(
+            zip(gradients, variables), skip_gradients_aggregation=True
+        )
+        return self._update_means(terms)
+
+    def test_step(self, batch: Batch) -> dict[str, tf.Tensor]:
+        """Computes the objective on a batch that is not learned from."""
+        seed = seeds.fold_in(seeds.root(self.seed), _TEST_SEED)
+        return self._update_means(self.objective(batch, seed))
+
+    def bad_term_names(self) -> list[str]:
+        """Returns the terms that were not finite at `bad_step`."""
+        flags = self.bad_terms.numpy()
+        return [name for name, bad in zip(self.term_names, flags) if bad]
+
+    def _weight_decay_loss(self) -> tf.Tensor:
+        kernels = [v for v in self.trainable_variables if "kernel" in v.name]
+        return self.weight_decay * tf.add_n([tf.nn.l2_loss(k) for k in kernels])
+
+    def _update_means(self, terms: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        for name, value in terms.items():
+            self._means[name].update_state(value)
+        return {name: self._means[name].result() for name in terms}
+
+    def _note_bad_terms(
+        self, step: tf.Tensor, terms: dict[str, tf.Tensor], watched: list[str]
+    ) -> None:
+        """Remembers the first step that went wrong, without asking the host."""
+        replica = tf.distribute.get_replica_context()
+        bad = tf.stack(
+            [
+                tf.cast(not_finite(terms[name]), tf.float32) * float(name in watched)
+                for name in self.term_names
+            ]
+        )
+        if replica.num_replicas_in_sync > 1:
+            bad = replica.all_reduce(tf.distribute.ReduceOp.SUM, bad)
+        first = tf.logical_and(self.bad_step < 0, tf.reduce_any(bad > 0))
+        self.bad_terms.assign(tf.where(first, bad, self.bad_terms))
+        self.bad_step.assign(tf.where(first, step, self.bad_step))
+
+
+def not_finite(value: tf.Tensor) -> tf.Tensor:
+    """Returns whether a scalar is NaN or infinite."""
+    return tf.logical_not(tf.math.is_finite(value))

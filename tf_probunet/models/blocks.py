@@ -1,0 +1,126 @@
+"""The parts that all networks are built of: initialisers, blocks, encoder, decoder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Optional
+
+import tensorflow as tf
+
+from tf_probunet.config import ModelConfig
+
+# Changes the input of block i of a path, counted from the finest scale on (dropout).
+BlockInput = Optional[Callable[[int, tf.Tensor], tf.Tensor]]
+
+_BIAS_STDDEV = 0.001
+
+
+class Initializers:
+    """Hands out initialisers with seeds of their own, in the order of construction.
+
+    Kernels are orthogonal with gain 1, or He-normal; biases are drawn from a truncated
+    normal with a standard deviation of 0.001 (the paper's appendix).
+    """
+
+    def __init__(self, kind: str, seed: int) -> None:
+        self._kind, self._seed, self._count = kind, seed, 0
+
+    def kernel(self) -> tf.keras.initializers.Initializer:
+        """Returns an initialiser for the next kernel."""
+        if self._kind == "he_normal":
+            return tf.keras.initializers.HeNormal(seed=self._next())
+        return tf.keras.initializers.Orthogonal(gain=1.0, seed=self._next())
+
+    def bias(self) -> tf.keras.initializers.Initializer:
+        """Returns an initialiser for the next bias."""
+        return tf.keras.initializers.TruncatedNormal(
+            stddev=_BIAS_STDDEV, seed=self._next()
+        )
+
+    def _next(self) -> int:
+        self._count += 1
+        return (self._seed * 1_000_003 + self._count) % 2**31
+
+    def conv(
+        self, filters: int, kernel_size: int, *, activation: str | None, name: str
+    ) -> tf.keras.layers.Conv2D:
+        """Returns a convolution that keeps the size, initialised from here."""
+        return tf.keras.layers.Conv2D(
+            filters,
+            kernel_size,
+            padding="same",
+            activation=activation,
+            kernel_initializer=self.kernel(),
+            bias_initializer=self.bias(),
+            name=name,
+        )
+
+
+class ConvBlock(tf.keras.layers.Layer):
+    """A few 3x3 convolutions, each followed by a ReLU."""
+
+    def __init__(self, filters: int, num_convs: int, init: Initializers, name: str):
+        super().__init__(name=name)
+        self._convs = [
+            init.conv(filters, 3, activation="relu", name=f"conv_{i}")
+            for i in range(num_convs)
+        ]
+
+    def call(self, x: tf.Tensor) -> tf.Tensor:
+        """Maps [B, H, W, C] to [B, H, W, filters]."""
+        for conv in self._convs:
+            x = conv(x)
+        return x
+
+
+class Encoder(tf.keras.layers.Layer):
+    """The contracting path: blocks with bilinear down-sampling by 2 in between.
+
+    Bilinear down-sampling by 2 is the mean of 2x2 pixels, hence average pooling.
+    """
+
+    def __init__(self, config: ModelConfig, init: Initializers, name: str):
+        super().__init__(name=name)
+        self._pool = tf.keras.layers.AveragePooling2D(2)
+        self._blocks = [
+            ConvBlock(filters, config.convs_per_block, init, f"block_{scale}")
+            for scale, filters in enumerate(channels(config))
+        ]
+
+    def call(self, x: tf.Tensor, block_input: BlockInput = None) -> list[tf.Tensor]:
+        """Maps [B, H, W, C] to one feature map per scale, the finest first."""
+        outputs = []
+        for scale, block in enumerate(self._blocks):
+            x = self._pool(x) if scale else x
+            x = block_input(scale, x) if block_input else x
+            x = block(x)
+            outputs.append(x)
+        return outputs
+
+
+class Decoder(tf.keras.layers.Layer):
+    """The expanding path: bilinear up-sampling, the skip connection, a block."""
+
+    def __init__(self, config: ModelConfig, init: Initializers, name: str):
+        super().__init__(name=name)
+        self._up = tf.keras.layers.UpSampling2D(2, interpolation="bilinear")
+        self._blocks = [
+            ConvBlock(filters, config.convs_per_block, init, f"block_{scale}")
+            for scale, filters in enumerate(channels(config)[:-1])
+        ]
+
+    def call(
+        self, skips: Sequence[tf.Tensor], block_input: BlockInput = None
+    ) -> tf.Tensor:
+        """Maps the encoder's feature maps to [B, H, W, base_channels]."""
+        x = skips[-1]
+        for scale in reversed(range(len(self._blocks))):
+            x = tf.concat([self._up(x), skips[scale]], axis=-1)
+            x = block_input(scale, x) if block_input else x
+            x = self._blocks[scale](x)
+        return x
+
+
+def channels(config: ModelConfig) -> list[int]:
+    """Returns the channels at each scale: doubled at each down-sampling."""
+    return [config.base_channels * 2**scale for scale in range(config.num_scales)]

@@ -1,0 +1,75 @@
+"""f_comb: three 1x1 convolutions that join the U-Net's features with a latent."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from tf_probunet.models.blocks import Initializers
+
+
+class FComb(tf.keras.layers.Layer):
+    """Maps U-Net features, and a latent if there is one, to logits (Eq. 2).
+
+    The paper broadcasts z over the image, concatenates it to the features f and
+    convolves. Since z is the same at every pixel, the first convolution splits:
+
+        W [f, z] + b = (W_f f + b) + W_z z
+
+    The first part is computed once per image, the second is one vector per sample. The
+    function and its weights are those of the concatenated form.
+    """
+
+    def __init__(
+        self,
+        num_channels: int,
+        num_classes: int,
+        latent_dim: int,
+        init: Initializers,
+        name: str = "f_comb",
+    ):
+        super().__init__(name=name)
+        self._num_channels, self._latent_dim = num_channels, latent_dim
+        sizes = [num_channels, num_channels, num_classes]
+        self._layers = [
+            (size, init.kernel(), init.bias(), f"conv_{i}")
+            for i, size in enumerate(sizes)
+        ]
+
+    def build(self, input_shape: tf.TensorShape) -> None:
+        """Makes the weights for features of [B, H, W, F]."""
+        incoming = int(input_shape[-1]) + self._latent_dim
+        self._kernels, self._biases = [], []
+        for size, kernel, bias, name in self._layers:
+            # Initialised as the 1x1 convolution [1, 1, in, out] that it is.
+            self._kernels.append(
+                self.add_weight(f"{name}/kernel", [1, 1, incoming, size], None, kernel)
+            )
+            self._biases.append(self.add_weight(f"{name}/bias", [size], None, bias))
+            incoming = size
+
+    def call(self, features: tf.Tensor, z: tf.Tensor | None = None) -> tf.Tensor:
+        """Computes the logits.
+
+        Args:
+            features: [B, H, W, F].
+            z: [B, S, L], or None for a network without latents (S = 1).
+
+        Returns:
+            [B, S, H, W, K] float32.
+        """
+        num_features = features.shape[-1]
+        kernel = self._weights_of(self._kernels[0])
+        x = tf.nn.conv2d(features, kernel[:, :, :num_features], 1, "SAME")
+        x = tf.nn.bias_add(x, self._weights_of(self._biases[0]))[:, None]
+        if self._latent_dim:
+            z = tf.cast(z, self.compute_dtype)
+            shift = tf.einsum("bsl,lc->bsc", z, kernel[0, 0, num_features:])
+            x = x + shift[:, :, None, None, :]  # [B, S, H, W, C]
+        for kernel, bias in zip(self._kernels[1:], self._biases[1:]):
+            x = tf.nn.relu(x)
+            x = tf.einsum("bshwc,cd->bshwd", x, self._weights_of(kernel)[0, 0])
+            x = x + self._weights_of(bias)
+        return tf.cast(x, tf.float32)
+
+    def _weights_of(self, variable: tf.Variable) -> tf.Tensor:
+        return tf.cast(variable, self.compute_dtype)

@@ -1,0 +1,61 @@
+"""M-Heads: a U-Net with M output layers, of which the best learns most."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from tf_probunet import losses
+from tf_probunet.config import ModelConfig
+from tf_probunet.models.base import Batch, SegmentationModel
+from tf_probunet.models.blocks import Initializers
+from tf_probunet.models.f_comb import FComb
+from tf_probunet.models.unet import UNetCore
+
+
+class MHeads(SegmentationModel):
+    """M heads after the last layer (Rupprecht et al., 2017); n samples are n heads."""
+
+    def __init__(self, config: ModelConfig, seed: int = 0):
+        super().__init__(config, seed)
+        init = Initializers(config.initializer, seed)
+        self.max_samples = config.num_heads
+        self.unet = UNetCore(config, init)
+        outputs = config.num_heads * config.num_classes
+        self.heads = FComb(config.base_channels, outputs, 0, init, "heads")
+
+    def logits(self, image: tf.Tensor) -> tf.Tensor:
+        """Returns the segmentation of each head, [B, M, H, W, K]."""
+        x = self.heads(self.unet(image))[:, 0]  # [B, H, W, M K]
+        heads = [*tf.split(x, self.config.num_heads, axis=-1)]
+        return tf.stack(heads, axis=1)
+
+    def objective(self, batch: Batch, seed: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Returns the weighted loss of the heads, and that of the best as a term."""
+        del seed  # Nothing here is random.
+        logits = self.logits(batch["image"])
+        labels = tf.repeat(batch["labels"][:, None], self.config.num_heads, axis=1)
+        nats = self.cross_entropy(logits, labels)  # [B, M]
+        loss = losses.best_head(nats, self.config.head_epsilon)
+        return {
+            "loss": tf.reduce_mean(loss),
+            "cross_entropy": tf.reduce_mean(tf.reduce_min(nats, axis=1)),
+        }
+
+    def sample(
+        self, image: tf.Tensor, num_samples: int | tf.Tensor, seed: tf.Tensor
+    ) -> tf.Tensor:
+        """Returns the first `num_samples` heads: [B, S, H, W, K] logits."""
+        del seed
+        num_samples = checked_count(num_samples, self.config.num_heads, "heads")
+        return self.logits(image)[:, :num_samples]
+
+
+def checked_count(
+    num_samples: int | tf.Tensor, available: int, what: str
+) -> tf.Tensor:
+    """Returns `num_samples` after checking that there are so many samples."""
+    num_samples = tf.convert_to_tensor(num_samples)
+    message = f"num_samples must be at most {available}: the model has {available} {what}"
+    check = tf.debugging.assert_less_equal(num_samples, available, message)
+    with tf.control_dependencies([check] if check is not None else []):
+        return tf.identity(num_samples)

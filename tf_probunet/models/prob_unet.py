@@ -1,0 +1,219 @@
+"""The Probabilistic U-Net: a U-Net joined with a conditional variational autoencoder.
+
+The three ablations of the paper are settings of the same class: `fixed_prior`,
+`posterior_sees_image` and `injection`.
+"""
+
+from __future__ import annotations
+
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from tf_probunet import losses, seeds
+from tf_probunet.config import ModelConfig
+from tf_probunet.models.base import Batch, SegmentationModel
+from tf_probunet.models.blocks import Initializers
+from tf_probunet.models.f_comb import FComb
+from tf_probunet.models.latent import GaussianEncoder, gaussian
+from tf_probunet.models.unet import UNetCore
+
+tfd = tfp.distributions
+
+# At most so many activations of f_comb are held at once: 64 MB.
+_MAX_ACTIVATIONS = 2**24
+
+
+class ProbUNet(SegmentationModel):
+    """The Probabilistic U-Net (Kohl et al., 2018).
+
+    A latent z drawn from the prior P(z | X) selects one of the plausible
+    segmentations; the U-Net and the prior run once per image, f_comb once per sample.
+    Training maximises the evidence lower bound with a posterior Q(z | X, Y).
+    """
+
+    is_stochastic = True
+
+    def __init__(self, config: ModelConfig, seed: int = 0):
+        super().__init__(config, seed)
+        init = Initializers(config.initializer, seed)
+        self._late = config.injection == "end"
+        self.unet = UNetCore(config, init)
+        self.prior_net = (
+            None
+            if config.fixed_prior
+            else GaussianEncoder(config, config.latent_dim, init, "prior")
+        )
+        self.posterior_net = GaussianEncoder(
+            config, config.latent_dim, init, "posterior"
+        )
+        self.f_comb = FComb(
+            config.base_channels,
+            config.num_classes,
+            config.latent_dim if self._late else 0,
+            init,
+        )
+
+    def prior(self, image: tf.Tensor) -> tfd.MultivariateNormalDiag:
+        """Returns P(z | X) for images [B, H, W, C] (Eq. 1)."""
+        if self.prior_net is None:
+            mean = tf.zeros([tf.shape(image)[0], self.config.latent_dim])
+            return gaussian(mean, tf.zeros_like(mean))
+        return gaussian(*self.prior_net(image))
+
+    def posterior(
+        self, *, image: tf.Tensor, labels: tf.Tensor
+    ) -> tfd.MultivariateNormalDiag:
+        """Returns Q(z | X, Y) for images [B, H, W, C] and labels [B, H, W] (Eq. 3).
+
+        Ignored pixels are 0 in the one-hot map of every class.
+        """
+        inputs = tf.one_hot(labels, self.config.num_classes)
+        if self.config.posterior_sees_image:
+            inputs = tf.concat([image, inputs], axis=-1)
+        return gaussian(*self.posterior_net(inputs))
+
+    def features(self, image: tf.Tensor) -> tf.Tensor:
+        """Returns what is computed once per image and shared by all samples.
+
+        That is the U-Net's last feature map [B, H, W, F]; where the latent enters at
+        the start of the U-Net, nothing can be shared, and it is the image itself.
+        """
+        return self.unet(image) if self._late else image
+
+    def decode(self, features: tf.Tensor, z: tf.Tensor) -> tf.Tensor:
+        """Returns the segmentations for given latents (Eq. 2).
+
+        Args:
+            features: of `features`.
+            z: [B, S, L].
+
+        Returns:
+            Logits, [B, S, H, W, K].
+        """
+        if self._late:
+            return self.f_comb(features, z)
+        shape, num_samples = tf.shape(features), tf.shape(z)[1]
+        planes = tf.broadcast_to(
+            z[:, :, None, None, :],
+            [shape[0], num_samples, shape[1], shape[2], self.config.latent_dim],
+        )
+        images = tf.repeat(features[:, None], num_samples, axis=1)
+        inputs = tf.concat([images, planes], axis=-1)  # [B, S, H, W, C + L]
+        logits = self.f_comb(self.unet(_merge(inputs)))[:, 0]  # [B S, H, W, K]
+        new_shape = tf.concat([tf.shape(z)[:2], tf.shape(logits)[1:]], axis=0)
+        return tf.reshape(logits, new_shape)  # [B, S, H, W, K]
+
+    def objective(self, batch: Batch, seed: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Returns the negative evidence lower bound and its terms (Eq. 4)."""
+        image, labels = batch["image"], batch["labels"]
+        prior = self.prior(image)
+        posterior = self.posterior(image=image, labels=labels)
+        noise = tf.random.stateless_normal(tf.shape(posterior.mean()), seed)
+        z = posterior.mean() + posterior.stddev() * noise  # [B, L]
+        logits = self.decode(self.features(image), z[:, None])[:, 0]
+        terms = losses.negative_elbo(
+            nats=self.cross_entropy(logits, labels),
+            posterior=posterior,
+            prior=prior,
+            beta=self.config.beta,
+        )
+        per_dimension = tf.reduce_mean(losses.kl_per_dimension(posterior, prior), 0)
+        for i in range(self.config.latent_dim):
+            terms[f"kl_{i}"] = per_dimension[i]
+        return terms
+
+    def sample(
+        self, image: tf.Tensor, num_samples: int | tf.Tensor, seed: tf.Tensor
+    ) -> tf.Tensor:
+        """Draws latents from the prior and decodes them: [B, S, H, W, K] logits."""
+        z = self.sample_latents(self.prior(image), num_samples, seed)
+        return self.decode_in_chunks(self.features(image), z)
+
+    def sample_latents(
+        self,
+        distribution: tfd.MultivariateNormalDiag,
+        num_samples: int | tf.Tensor,
+        seed: tf.Tensor,
+    ) -> tf.Tensor:
+        """Draws latents [B, S, L]; `seed` is int32[2] or int32[B, 2]."""
+        mean, stddev = distribution.mean(), distribution.stddev()
+        noise = seeds.normal(
+            seeds.per_image(seed, tf.shape(mean)[0]),
+            [num_samples, self.config.latent_dim],
+        )
+        return mean[:, None] + stddev[:, None] * noise
+
+    def reconstruct(
+        self, *, image: tf.Tensor, labels: tf.Tensor, seed: tf.Tensor
+    ) -> tf.Tensor:
+        """Decodes one latent from the posterior of each image: [B, H, W, K] logits."""
+        posterior = self.posterior(image=image, labels=labels)
+        z = self.sample_latents(posterior, 1, seed)
+        return self.decode(self.features(image), z)[:, 0]
+
+    def log_likelihood(
+        self,
+        *,
+        image: tf.Tensor,
+        labels: tf.Tensor,
+        num_samples: int | tf.Tensor,
+        seed: tf.Tensor,
+    ) -> tf.Tensor:
+        """Estimates log p(Y | X) by importance sampling from the posterior.
+
+        Args:
+            image: [B, H, W, C].
+            labels: [B, H, W].
+            num_samples: latents per image; more make the bound tighter.
+            seed: int32[2] or int32[B, 2].
+
+        Returns:
+            [B], in nats.
+        """
+        prior = self.prior(image)
+        posterior = self.posterior(image=image, labels=labels)
+        z = self.sample_latents(posterior, num_samples, seed)  # [B, N, L]
+        logits = self.decode_in_chunks(self.features(image), z)
+        targets = tf.repeat(labels[:, None], num_samples, axis=1)
+        z_first = tf.transpose(z, [1, 0, 2])  # [N, B, L], as the batch [B] wants it
+        return losses.importance_log_likelihood(
+            log_p_y=-self.cross_entropy(logits, targets),
+            log_p_z=tf.transpose(prior.log_prob(z_first)),
+            log_q_z=tf.transpose(posterior.log_prob(z_first)),
+        )
+
+    def decode_in_chunks(self, features: tf.Tensor, z: tf.Tensor) -> tf.Tensor:
+        """Decodes a few samples at a time, so that memory stays bounded.
+
+        Args and result are those of `decode`.
+        """
+        num_samples = tf.shape(z)[1]
+        chunk = self._chunk_size(features)
+        num_chunks = -(-num_samples // chunk)
+
+        def decode_chunk(i: tf.Tensor, outputs: tf.TensorArray):
+            logits = self.decode(features, z[:, i * chunk : (i + 1) * chunk])
+            # The samples come first, so that chunks of unequal size can be joined.
+            return i + 1, outputs.write(i, tf.transpose(logits, [1, 0, 2, 3, 4]))
+
+        outputs = tf.TensorArray(tf.float32, num_chunks, infer_shape=False)
+        _, outputs = tf.while_loop(
+            lambda i, _: i < num_chunks,
+            decode_chunk,
+            (tf.constant(0), outputs),
+            parallel_iterations=1,
+        )
+        logits = tf.transpose(outputs.concat(), [1, 0, 2, 3, 4])
+        return tf.ensure_shape(logits, [None] * 4 + [self.config.num_classes])
+
+    def _chunk_size(self, features: tf.Tensor) -> tf.Tensor:
+        if not self._late:
+            return tf.constant(1)  # A whole U-Net per sample: there is no gain in more.
+        return tf.maximum(1, _MAX_ACTIVATIONS // tf.size(features))
+
+
+def _merge(x: tf.Tensor) -> tf.Tensor:
+    """Reshapes [B, S, H, W, C] to [B S, H, W, C]."""
+    shape = tf.shape(x)
+    merged = tf.concat([[shape[0] * shape[1]], shape[2:]], axis=0)
+    return tf.ensure_shape(tf.reshape(x, merged), [None, None, None, x.shape[-1]])

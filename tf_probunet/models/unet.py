@@ -1,0 +1,55 @@
+"""The U-Net core that all models share, and the deterministic U-Net."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from tf_probunet.config import ModelConfig
+from tf_probunet.models.base import Batch, SegmentationModel
+from tf_probunet.models.blocks import BlockInput, Decoder, Encoder, Initializers
+from tf_probunet.models.f_comb import FComb
+
+
+class UNetCore(tf.keras.layers.Layer):
+    """The U-Net of Ronneberger et al. with bilinear down- and up-sampling."""
+
+    def __init__(self, config: ModelConfig, init: Initializers, name: str = "unet"):
+        super().__init__(name=name)
+        self.encoder = Encoder(config, init, "encoder")
+        self.decoder = Decoder(config, init, "decoder")
+
+    def call(
+        self,
+        image: tf.Tensor,
+        encoder_input: BlockInput = None,
+        decoder_input: BlockInput = None,
+    ) -> tf.Tensor:
+        """Maps an image [B, H, W, C] to features [B, H, W, base_channels]."""
+        return self.decoder(self.encoder(image, encoder_input), decoder_input)
+
+
+class UNet(SegmentationModel):
+    """The deterministic U-Net: one segmentation per image; a member of an ensemble."""
+
+    def __init__(self, config: ModelConfig, seed: int = 0):
+        super().__init__(config, seed)
+        init = Initializers(config.initializer, seed)
+        self.unet = UNetCore(config, init)
+        self.head = FComb(config.base_channels, config.num_classes, 0, init, "head")
+
+    def logits(self, image: tf.Tensor) -> tf.Tensor:
+        """Maps [B, H, W, C] to [B, 1, H, W, K]."""
+        return self.head(self.unet(image))
+
+    def objective(self, batch: Batch, seed: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Returns the mean cross-entropy of the batch as `loss`."""
+        del seed  # Nothing here is random.
+        nats = self.cross_entropy(self.logits(batch["image"])[:, 0], batch["labels"])
+        return {"loss": tf.reduce_mean(nats)}
+
+    def sample(
+        self, image: tf.Tensor, num_samples: int | tf.Tensor, seed: tf.Tensor
+    ) -> tf.Tensor:
+        """Returns the one segmentation, `num_samples` times: [B, S, H, W, K]."""
+        del seed
+        return tf.repeat(self.logits(image), num_samples, axis=1)

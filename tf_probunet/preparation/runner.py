@@ -1,0 +1,355 @@
+"""Runs a preparation: many processes, resumable, and the same bytes every time.
+
+The work is cut into units (a scan, a city). Each finished unit is kept as a part file,
+so that an interrupted run goes on where it stopped; at the end the parts are merged
+into shards whose order depends on the keys only.
+"""
+
+from __future__ import annotations
+
+import collections
+import concurrent.futures
+import dataclasses
+import json
+import multiprocessing
+import os
+import pathlib
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from tf_probunet import files, records
+from tf_probunet.hashing import salted_hash
+from tf_probunet.progress import Progress
+
+_PARTS = ".parts"
+
+
+@dataclasses.dataclass(frozen=True)
+class Unit:
+    """One piece of work.
+
+    Attributes:
+        name: unique and the same in every run.
+        payload: what the processing function needs; picklable.
+    """
+
+    name: str
+    payload: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """Something that was dropped, or that looks wrong.
+
+    Attributes:
+        reason: a short category, the same for all problems of its kind.
+        where: the file or key.
+        detail: what was found and what was expected.
+        expected: left out by the recipe and no fault of the data: it is listed in the
+            report, but is no error in a strict run.
+    """
+
+    reason: str
+    where: str
+    detail: str = ""
+    expected: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.reason}" + (
+            f" ({self.detail})" if self.detail else ""
+        )
+
+
+@dataclasses.dataclass
+class UnitResult:
+    """What a unit gave.
+
+    Attributes:
+        examples: (split, example) pairs.
+        problems: what was dropped, and why.
+        counts: numbers for the report, summed over units.
+    """
+
+    examples: list[tuple[str, records.Example]] = dataclasses.field(
+        default_factory=list
+    )
+    problems: list[Problem] = dataclasses.field(default_factory=list)
+    counts: dict[str, int] = dataclasses.field(default_factory=dict)
+
+    def count(self, name: str, number: int = 1) -> None:
+        """Adds to a number of the report."""
+        self.counts[name] = self.counts.get(name, 0) + number
+
+
+def run(
+    units: Sequence[Unit],
+    process: Callable[[Unit], UnitResult],
+    *,
+    spec: records.DatasetSpec,
+    out_dir: files.Path,
+    splits: Sequence[str],
+    num_workers: int = 0,
+    strict: bool = False,
+    overwrite: bool = False,
+    problems: Sequence[Problem] = (),
+    counts: dict[str, int] | None = None,
+    examples_per_shard: int = 512,
+) -> dict[str, Any]:
+    """Processes all units and writes shards, `dataset_info.json` and the report.
+
+    Args:
+        units: the work.
+        process: maps a unit to its result; a function at the top level of a module,
+            since it is called in other processes. A `ValueError` or `OSError` means
+            that the unit is skipped.
+        spec: what the examples look like.
+        out_dir: where to write. Parts of an interrupted run of the same settings that
+            lie there are used.
+        splits: the splits that must come out, each with at least one example.
+        num_workers: processes; 0 stands for one per core, 1 for no other process.
+        strict: make the first problem an error.
+        overwrite: replace a data set of other settings that lies there.
+        problems: found before the units, for the report.
+        counts: likewise.
+        examples_per_shard: at most so many in one file.
+
+    Returns:
+        The report, as it is written to `report.json`.
+
+    Raises:
+        ValueError: with `strict`, at the first problem; a duplicate key, a group in two
+            splits or an empty split; two units of one name; a finished data set of
+            other settings lies in `out_dir`.
+    """
+    out_dir = pathlib.Path(out_dir)
+    _refuse_other_dataset(out_dir, spec, overwrite)
+    names = collections.Counter(unit.name for unit in units)
+    if len(names) < len(units):
+        raise ValueError(f"two units are called {names.most_common(1)[0][0]!r}")
+    _raise_if_strict(problems, strict)
+    part_dir = _part_dir(out_dir, spec)
+    problems, counts = list(problems), collections.Counter(counts or {})
+    parts = []
+    for summary in _process_all(units, process, spec, part_dir, num_workers, strict):
+        problems += _problems(summary)
+        counts.update(summary["counts"])
+        parts.append(summary)
+    by_split = {split: [] for split in splits}
+    for part in parts:
+        for entry in part["examples"]:
+            by_split.setdefault(entry["split"], []).append(
+                (entry["key"], entry["group"], _reader(part_dir, part, entry))
+            )
+    if not any(by_split.values()):
+        first = f"; {len(problems)} problems, the first: " if problems else ""
+        raise ValueError(
+            f"no example came out of {len(units)} units{first}"
+            + "".join(str(problem) for problem in problems[:1])
+        )
+    info = records.write_dataset(
+        out_dir, spec, by_split, examples_per_shard=examples_per_shard
+    )
+    report = _report(info, problems, counts)
+    files.write_json(out_dir / "report.json", report)
+    files.write_text(out_dir / "report.txt", report_text(report))
+    shutil.rmtree(out_dir / _PARTS)
+    return report
+
+
+def report_text(report: dict[str, Any]) -> str:
+    """Returns a report for people: counts, and each problem under its reason."""
+    lines = [f"data set {report['name']}"]
+    for split, numbers in report["splits"].items():
+        lines.append(
+            f"  {split}: {numbers['examples']} images of {numbers['groups']} groups"
+        )
+    lines += [f"  {name}: {number}" for name, number in report["counts"].items()]
+    for reason, problems in report["problems"].items():
+        lines.append(f"dropped or in doubt, {reason}: {len(problems)}")
+        for problem in problems:
+            detail = f" ({problem['detail']})" if problem["detail"] else ""
+            lines.append(f"  {problem['where']}{detail}")
+    return "\n".join(lines) + "\n"
+
+
+def report_summary(report: dict[str, Any]) -> str:
+    """Returns the report with the number of problems only, for the terminal."""
+    short = {reason: len(problems) for reason, problems in report["problems"].items()}
+    text = report_text({**report, "problems": {}})
+    return text + "".join(f"  dropped or in doubt, {r}: {n}\n" for r, n in short.items())
+
+
+def _refuse_other_dataset(
+    out_dir: pathlib.Path, spec: records.DatasetSpec, overwrite: bool
+) -> None:
+    if overwrite or not (out_dir / records.INFO_NAME).exists():
+        return
+    found = records.read_info(out_dir).spec
+    if _settings(found) != _settings(spec):
+        raise ValueError(
+            f"{out_dir}: holds the data set {found.name!r} made with other settings; "
+            f"choose another --out_dir, or --overwrite to replace it"
+        )
+
+
+def _settings(spec: records.DatasetSpec) -> str:
+    return json.dumps(dataclasses.asdict(spec), sort_keys=True)
+
+
+def _part_dir(out_dir: pathlib.Path, spec: records.DatasetSpec) -> pathlib.Path:
+    """Returns the directory of the parts; those of other settings are removed."""
+    fingerprint = salted_hash(_settings(spec), records.FORMAT_VERSION)
+    wanted = out_dir / _PARTS / f"{fingerprint:016x}"
+    wanted.mkdir(parents=True, exist_ok=True)
+    for other in (out_dir / _PARTS).iterdir():
+        if other != wanted:
+            shutil.rmtree(other)
+    return wanted
+
+
+def _process_all(
+    units: Sequence[Unit],
+    process: Callable[[Unit], UnitResult],
+    spec: records.DatasetSpec,
+    part_dir: pathlib.Path,
+    num_workers: int,
+    strict: bool,
+) -> Iterator[dict[str, Any]]:
+    """Yields the summary of each unit, in the order of the units."""
+    finished = {unit.name: _finished_part(part_dir, unit) for unit in units}
+    waiting = [unit for unit in units if finished[unit.name] is None]
+    done = len(units) - len(waiting)
+    progress = Progress(len(units), "preparing", done=done, unit="units")
+    problems = 0
+    try:
+        for summary in _process_waiting(waiting, process, spec, part_dir, num_workers):
+            finished[summary["name"]] = summary
+            done, problems = done + 1, problems + len(summary["problems"])
+            progress.update(done, f"{problems} dropped" if problems else None)
+            _raise_if_strict(_problems(summary), strict)
+    finally:
+        progress.close()
+    for unit in units:
+        _raise_if_strict(_problems(finished[unit.name]), strict)
+        yield finished[unit.name]
+
+
+def _problems(summary: dict[str, Any]) -> list[Problem]:
+    return [Problem(**problem) for problem in summary["problems"]]
+
+
+def _raise_if_strict(problems: Sequence[Problem], strict: bool) -> None:
+    faults = [problem for problem in problems if not problem.expected]
+    if strict and faults:
+        raise ValueError(str(faults[0]))
+
+
+def _process_waiting(
+    waiting: Sequence[Unit],
+    process: Callable[[Unit], UnitResult],
+    spec: records.DatasetSpec,
+    part_dir: pathlib.Path,
+    num_workers: int,
+) -> Iterator[dict[str, Any]]:
+    workers = min(num_workers or os.cpu_count() or 1, len(waiting))
+    if workers <= 1:
+        for unit in waiting:
+            yield _process_unit(unit, process, spec, part_dir)
+        return
+    context = multiprocessing.get_context("spawn")  # TensorFlow does not survive a fork
+    with concurrent.futures.ProcessPoolExecutor(workers, mp_context=context) as pool:
+        futures = [
+            pool.submit(_process_unit, unit, process, spec, part_dir)
+            for unit in waiting
+        ]
+        try:
+            for future in concurrent.futures.as_completed(futures):
+                yield future.result()
+        finally:
+            for future in futures:
+                future.cancel()
+
+
+def _process_unit(
+    unit: Unit,
+    process: Callable[[Unit], UnitResult],
+    spec: records.DatasetSpec,
+    part_dir: pathlib.Path,
+) -> dict[str, Any]:
+    """Processes one unit and keeps the result as a part, unless it was skipped."""
+    try:
+        result = process(unit)
+        encoded = [records.encode(example, spec) for _, example in result.examples]
+    except (ValueError, OSError) as error:
+        problem = Problem("skipped", unit.name, " ".join(str(error).split()))
+        return _summary(unit, UnitResult(problems=[problem]), [])
+    stem = _part_stem(part_dir, unit)
+    files.write_bytes(stem.with_suffix(".bin"), b"".join(encoded))
+    summary = _summary(unit, result, [len(data) for data in encoded])
+    files.write_json(stem.with_suffix(".json"), summary)
+    return summary
+
+
+def _summary(unit: Unit, result: UnitResult, sizes: Sequence[int]) -> dict[str, Any]:
+    entries, offset = [], 0
+    for (split, example), size in zip(result.examples, sizes):
+        entries.append(
+            {
+                "split": split,
+                "key": example.key,
+                "group": example.group,
+                "offset": offset,
+                "size": size,
+            }
+        )
+        offset += size
+    return {
+        "name": unit.name,
+        "examples": entries,
+        "problems": [dataclasses.asdict(problem) for problem in result.problems],
+        "counts": dict(result.counts),
+    }
+
+
+def _part_stem(part_dir: pathlib.Path, unit: Unit) -> pathlib.Path:
+    return part_dir / f"{salted_hash(unit.name, 'part'):016x}"
+
+
+def _finished_part(part_dir: pathlib.Path, unit: Unit) -> dict[str, Any] | None:
+    path = _part_stem(part_dir, unit).with_suffix(".json")
+    # The .bin is renamed into place before its .json: where this is, that is whole.
+    return files.read_json(path, "part of a preparation") if path.exists() else None
+
+
+def _reader(
+    part_dir: pathlib.Path, part: dict[str, Any], entry: dict[str, Any]
+) -> Callable[[], bytes]:
+    path = _part_stem(part_dir, Unit(part["name"], None)).with_suffix(".bin")
+
+    def read() -> bytes:
+        with open(path, "rb") as handle:
+            handle.seek(entry["offset"])
+            return handle.read(entry["size"])
+
+    return read
+
+
+def _report(
+    info: records.DatasetInfo, problems: Sequence[Problem], counts: dict[str, int]
+) -> dict[str, Any]:
+    by_reason: dict[str, list[dict[str, str]]] = {}
+    for problem in sorted(problems, key=lambda p: (p.reason, p.where, p.detail)):
+        by_reason.setdefault(problem.reason, []).append(
+            {"where": problem.where, "detail": problem.detail}
+        )
+    return {
+        "name": info.spec.name,
+        "splits": {
+            split: {"examples": described["count"], "groups": described["groups"]}
+            for split, described in info.splits.items()
+        },
+        "counts": dict(sorted(counts.items())),
+        "problems": by_reason,
+        "preparation": info.spec.preparation,
+    }

@@ -1,0 +1,133 @@
+"""A progress bar with rate and time left; plain lines where there is no terminal."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any, Callable, TextIO, TypeVar
+
+T = TypeVar("T")
+
+_BAR_WIDTH = 24
+_SECONDS_BETWEEN_DRAWS = 0.2
+_SECONDS_BETWEEN_LINES = 15.0
+
+
+class Progress:
+    """Shows how far a long piece of work has come.
+
+    On a terminal one line is drawn over and over; elsewhere (a log file) a plain
+    line is written every 15 seconds and at the end.
+    """
+
+    def __init__(
+        self,
+        total: int,
+        label: str,
+        *,
+        done: int = 0,
+        unit: str = "",
+        stream: TextIO | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Starts the clock.
+
+        Args:
+            total: how many items there are.
+            label: what is being done, shown at the front.
+            done: how many items were done before (resumed work); they do not count
+                for the rate.
+            unit: what one item is called, shown with the rate.
+            stream: where to write; standard error by default.
+            clock: seconds, for tests.
+        """
+        self._total, self._label, self._unit = total, label, unit
+        self._first = self._done = done
+        self._stream = stream if stream is not None else sys.stderr
+        self._terminal = self._stream.isatty()
+        self._clock = clock
+        self._start = clock()
+        self._last_shown = float("-inf") if self._terminal else self._start
+        self._note = ""
+        self._last_width = 0
+
+    @property
+    def due(self) -> bool:
+        """Whether the next update would be shown (to fetch numbers only then)."""
+        pause = _SECONDS_BETWEEN_DRAWS if self._terminal else _SECONDS_BETWEEN_LINES
+        return self._clock() - self._last_shown >= pause
+
+    def update(self, done: int, note: str | None = None) -> None:
+        """Says that `done` of the items are done, with a short note behind."""
+        self._done = done
+        if note is not None:
+            self._note = note
+        if self.due:
+            self._show()
+
+    def close(self) -> None:
+        """Shows the last state and ends the line."""
+        self._show()
+        if self._terminal:
+            self._stream.write("\n")
+            self._stream.flush()
+
+    def write(self, line: str) -> None:
+        """Writes a line of its own, above the bar."""
+        if self._terminal:
+            self._stream.write("\r" + " " * self._last_width + "\r")
+        self._stream.write(line + "\n")
+        self._stream.flush()
+        if self._terminal:
+            self._show()
+
+    def _show(self) -> None:
+        self._last_shown = self._clock()
+        text = self._text()
+        if self._terminal:
+            padding = " " * max(0, self._last_width - len(text))
+            self._last_width = len(text)
+            self._stream.write("\r" + text + padding)
+        else:
+            self._stream.write(text + "\n")
+        self._stream.flush()
+
+    def _text(self) -> str:
+        seconds = max(self._last_shown - self._start, 1e-9)
+        rate = (self._done - self._first) / seconds
+        parts = [f"{self._done}/{self._total}"]
+        if self._terminal and self._total:
+            filled = min(_BAR_WIDTH, _BAR_WIDTH * self._done // self._total)
+            parts.insert(0, "[" + "#" * filled + "." * (_BAR_WIDTH - filled) + "]")
+        if rate > 0:
+            unit = self._unit or "items"
+            parts.append(f"{rate:.3g} {unit}/s")
+            left = (self._total - self._done) / rate
+            parts.append(f"{duration(left)} left" if left else duration(seconds))
+        if self._note:
+            parts.append(self._note)
+        return f"{self._label}: " + "  ".join(parts)
+
+
+def track(items: Iterable[T], total: int, label: str, **kwargs: Any) -> Iterator[T]:
+    """Yields `items` and shows how many have been handled."""
+    progress = Progress(total, label, **kwargs)
+    done = kwargs.get("done", 0)
+    try:
+        for item in items:
+            yield item
+            done += 1
+            progress.update(done)
+    finally:
+        progress.close()
+
+
+def duration(seconds: float) -> str:
+    """Returns a duration as "1h02m", "2m05s" or "7s"."""
+    seconds = int(round(seconds))
+    if seconds >= 3600:
+        return f"{seconds // 3600}h{seconds % 3600 // 60:02d}m"
+    if seconds >= 60:
+        return f"{seconds // 60}m{seconds % 60:02d}s"
+    return f"{seconds}s"

@@ -1,0 +1,427 @@
+"""The record format: examples in sharded TFRecords beside a `dataset_info.json`.
+
+An image is one PNG (signed 16-bit values are shifted to unsigned ones), and so is the
+label map of each grader, so that training decodes only the one it draws.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import os
+import pathlib
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import PIL.Image
+import tensorflow as tf
+
+from tf_probunet import files
+from tf_probunet.hashing import salted_hash
+
+# The major part changes when old readers would misread new data.
+FORMAT_VERSION = "1.0"
+INFO_NAME = "dataset_info.json"
+IGNORE_LABEL = 255
+
+_INT16_OFFSET = 32768
+_ORDER_SALT = "record order"
+_IMAGE_DTYPES = ("uint8", "int16")
+
+
+@dataclasses.dataclass(frozen=True)
+class Example:
+    """One image with the label maps of its graders.
+
+    Attributes:
+        key: unique in the data set.
+        group: what must not be in two splits: the patient, the city.
+        image: [H, W, C], uint8 or int16 (Hounsfield units).
+        labels: [G, H, W] uint8, a label map for each grader.
+        modes: [M, H, W] uint8, the label maps a grader can draw, where they are known.
+        mode_probs: [M], how probable each of them is.
+        spacing_mm: size of a pixel (row, column), where it is known.
+    """
+
+    key: str
+    group: str
+    image: np.ndarray
+    labels: np.ndarray
+    modes: np.ndarray | None = None
+    mode_probs: np.ndarray | None = None
+    spacing_mm: tuple[float, float] | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class DatasetSpec:
+    """What all examples of a data set have in common.
+
+    Attributes:
+        name: of the data set.
+        class_names: of the labels 0, 1, ...
+        image_shape: (H, W, C).
+        image_dtype: "uint8" or "int16".
+        intensity: what the values mean: "hu" or "uint8".
+        num_graders: label maps per image.
+        ignore_label: the label of pixels that count nowhere, or None.
+        num_modes: how many known modes an example carries; 0 for none.
+        preparation: the settings it was made with.
+    """
+
+    name: str
+    class_names: tuple[str, ...]
+    image_shape: tuple[int, int, int]
+    image_dtype: str
+    intensity: str
+    num_graders: int
+    ignore_label: int | None = None
+    num_modes: int = 0
+    preparation: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes in the stored label maps."""
+        return len(self.class_names)
+
+
+@dataclasses.dataclass(frozen=True)
+class DatasetInfo:
+    """A prepared data set on disk: its `dataset_info.json`.
+
+    Attributes:
+        data_dir: where it lies.
+        spec: what the examples look like.
+        splits: for each split, `count`, `groups` and a list of `shards` (`file`,
+            `count`, `bytes`, `sha256`).
+    """
+
+    data_dir: pathlib.Path
+    spec: DatasetSpec
+    splits: dict[str, dict[str, Any]]
+
+    def count(self, split: str) -> int:
+        """Returns the number of examples in a split."""
+        return self._split(split)["count"]
+
+    def shard_paths(self, split: str) -> list[str]:
+        """Returns the shards of a split after checking each against its checksum.
+
+        Raises:
+            FileNotFoundError: a shard is missing.
+            ValueError: a shard is truncated or damaged, or there is no such split.
+        """
+        paths = []
+        for shard in self._split(split)["shards"]:
+            path = self.data_dir / shard["file"]
+            _check_shard(path, shard)
+            paths.append(str(path))
+        return paths
+
+    @property
+    def fingerprint(self) -> str:
+        """A short name for the content: two data sets with the same one are equal."""
+        sums = [s["sha256"] for split in self.splits.values() for s in split["shards"]]
+        return f"{salted_hash(' '.join(sums), 'fingerprint'):016x}"
+
+    def _split(self, split: str) -> dict[str, Any]:
+        if split not in self.splits:
+            raise ValueError(
+                f"{self.data_dir}: no split {split!r}; there are "
+                f"{', '.join(sorted(self.splits))}"
+            )
+        return self.splits[split]
+
+
+def encode(example: Example, spec: DatasetSpec) -> bytes:
+    """Serialises an example as a `tf.train.Example`.
+
+    Raises:
+        ValueError: the example does not fit the specification.
+    """
+    _check_example(example, spec)
+    features = {
+        "key": _bytes_feature([example.key.encode()]),
+        "group": _bytes_feature([example.group.encode()]),
+        "image": _bytes_feature([_encode_png(example.image)]),
+        "labels": _bytes_feature([_encode_png(m[..., None]) for m in example.labels]),
+    }
+    if example.modes is not None:
+        features["modes"] = _bytes_feature(
+            [_encode_png(m[..., None]) for m in example.modes]
+        )
+        features["mode_probs"] = _float_feature(example.mode_probs)
+    if example.spacing_mm is not None:
+        features["spacing_mm"] = _float_feature(example.spacing_mm)
+    message = tf.train.Example(features=tf.train.Features(feature=features))
+    return message.SerializeToString(deterministic=True)
+
+
+def parse(serialized: tf.Tensor, spec: DatasetSpec) -> dict[str, tf.Tensor]:
+    """Parses a serialised example; images and label maps stay encoded.
+
+    Args:
+        serialized: a string scalar.
+        spec: the data set's specification.
+
+    Returns:
+        `key` and `group` (strings), `image` (PNG string), `labels` ([G] PNG strings),
+        `spacing_mm` ([2], NaN where unknown) and, where the spec has modes, `modes`
+        ([M] PNG strings) and `mode_probs` ([M]).
+    """
+    features = {
+        "key": tf.io.FixedLenFeature([], tf.string),
+        "group": tf.io.FixedLenFeature([], tf.string),
+        "image": tf.io.FixedLenFeature([], tf.string),
+        "labels": tf.io.FixedLenFeature([spec.num_graders], tf.string),
+        "spacing_mm": tf.io.FixedLenFeature([2], tf.float32, [np.nan, np.nan]),
+    }
+    if spec.num_modes:
+        features["modes"] = tf.io.FixedLenFeature([spec.num_modes], tf.string)
+        features["mode_probs"] = tf.io.FixedLenFeature([spec.num_modes], tf.float32)
+    return tf.io.parse_single_example(serialized, features)
+
+
+def decode_image(png: tf.Tensor, spec: DatasetSpec) -> tf.Tensor:
+    """Decodes an image to [H, W, C] float32, in the units of `spec.intensity`."""
+    dtype = tf.uint16 if spec.image_dtype == "int16" else tf.uint8
+    image = tf.io.decode_png(png, channels=spec.image_shape[2], dtype=dtype)
+    image = tf.ensure_shape(tf.cast(image, tf.float32), spec.image_shape)
+    return image - _INT16_OFFSET if spec.image_dtype == "int16" else image
+
+
+def decode_labels(png: tf.Tensor, spec: DatasetSpec) -> tf.Tensor:
+    """Decodes one label map to [H, W] int32."""
+    labels = tf.io.decode_png(png, channels=1, dtype=tf.uint8)[..., 0]
+    return tf.ensure_shape(tf.cast(labels, tf.int32), spec.image_shape[:2])
+
+
+def decode_all_labels(pngs: tf.Tensor, spec: DatasetSpec) -> tf.Tensor:
+    """Decodes [N] label maps to [N, H, W] int32."""
+    return tf.map_fn(
+        lambda png: decode_labels(png, spec), pngs, fn_output_signature=tf.int32
+    )
+
+
+def write_dataset(
+    out_dir: files.Path,
+    spec: DatasetSpec,
+    splits: dict[str, Sequence[tuple[str, str, Callable[[], bytes]]]],
+    *,
+    examples_per_shard: int = 512,
+) -> DatasetInfo:
+    """Writes serialised examples as shards, and `dataset_info.json` last of all.
+
+    Args:
+        out_dir: where to write.
+        spec: what the examples look like.
+        splits: for each split its examples in any order, as (key, group, function that
+            returns the serialised example).
+        examples_per_shard: at most so many in one file.
+
+    Returns:
+        The data set as it can be read.
+
+    Raises:
+        ValueError: a key stands twice, a group is in two splits, or a split is empty.
+    """
+    out_dir = pathlib.Path(out_dir)
+    _check_splits(splits)
+    described = {}
+    for split, examples in splits.items():
+        ordered = sorted(examples, key=lambda e: (salted_hash(e[0], _ORDER_SALT), e[0]))
+        described[split] = {
+            "count": len(ordered),
+            "groups": len({group for _, group, _ in ordered}),
+            "shards": _write_shards(out_dir, split, ordered, examples_per_shard),
+        }
+    info = {"format_version": FORMAT_VERSION, **dataclasses.asdict(spec)}
+    info["splits"] = described
+    files.write_json(out_dir / INFO_NAME, info)
+    return read_info(out_dir)
+
+
+def read_info(data_dir: files.Path) -> DatasetInfo:
+    """Reads the description of a prepared data set.
+
+    Raises:
+        FileNotFoundError: there is none.
+        ValueError: it is damaged, or of a format that this version does not read.
+    """
+    data_dir = pathlib.Path(data_dir)
+    path = data_dir / INFO_NAME
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"{data_dir}: no {INFO_NAME} here; prepare the data first, for example "
+            f"with run/prepare_phantom.py --out_dir={data_dir}"
+        )
+    raw = files.read_json(path, "data set description")
+    version = str(raw.pop("format_version", "unknown"))
+    if version.split(".")[0] != FORMAT_VERSION.split(".")[0]:
+        raise ValueError(
+            f"{path}: written in record format {version}, but this version reads "
+            f"{FORMAT_VERSION}; prepare the data again with run/prepare_*.py"
+        )
+    try:
+        splits = raw.pop("splits")
+        spec = DatasetSpec(
+            **{
+                **raw,
+                "class_names": tuple(raw["class_names"]),
+                "image_shape": tuple(raw["image_shape"]),
+            }
+        )
+        _check_spec(spec, splits)
+    except (TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"{path}: damaged data set description ({error!r})") from error
+    except ValueError as error:
+        raise ValueError(f"{path}: damaged data set description ({error})") from error
+    return DatasetInfo(data_dir=data_dir, spec=spec, splits=splits)
+
+
+@contextlib.contextmanager
+def named_errors(source: str) -> Iterable[None]:
+    """Turns TensorFlow's errors while reading records into one that names `source`."""
+    try:
+        yield
+    except (tf.errors.DataLossError, tf.errors.InvalidArgumentError) as error:
+        reason = error.message.splitlines()[0]
+        raise ValueError(f"{source}: unreadable record ({reason})") from error
+
+
+def _check_example(example: Example, spec: DatasetSpec) -> None:
+    def expect(name: str, value: np.ndarray, shape: tuple[int, ...], dtype: str):
+        if value.shape != shape or value.dtype != dtype:
+            raise ValueError(
+                f"{example.key}: {name} is {value.dtype}{list(value.shape)}, "
+                f"expected {dtype}{list(shape)}"
+            )
+
+    height, width, _ = spec.image_shape
+    expect("image", example.image, spec.image_shape, spec.image_dtype)
+    expect("labels", example.labels, (spec.num_graders, height, width), "uint8")
+    if (example.modes is None) != (spec.num_modes == 0):
+        raise ValueError(
+            f"{example.key}: modes are {'missing' if spec.num_modes else 'given'}, "
+            f"but the data set has {spec.num_modes} of them"
+        )
+    if example.modes is not None:
+        expect("modes", example.modes, (spec.num_modes, height, width), "uint8")
+        if not np.isclose(np.sum(example.mode_probs), 1.0, atol=1e-5):
+            raise ValueError(
+                f"{example.key}: mode probabilities sum to "
+                f"{np.sum(example.mode_probs)}, expected 1"
+            )
+    unknown = set(np.unique(example.labels)) - set(range(spec.num_classes))
+    if unknown - {spec.ignore_label}:
+        raise ValueError(
+            f"{example.key}: labels {sorted(map(int, unknown))} are not among the "
+            f"{spec.num_classes} classes of {spec.name}"
+        )
+
+
+def _check_splits(splits: dict[str, Sequence[tuple[str, str, Any]]]) -> None:
+    key_split: dict[str, str] = {}
+    group_split: dict[str, str] = {}
+    for split, examples in splits.items():
+        if not examples:
+            raise ValueError(f"split {split!r} would be empty: it has no examples")
+        for key, group, _ in examples:
+            if key in key_split:
+                raise ValueError(f"duplicate key {key!r} in split {split!r}")
+            key_split[key] = split
+            if group_split.setdefault(group, split) != split:
+                raise ValueError(
+                    f"{group!r} is in two splits: {group_split[group]!r} and {split!r}"
+                )
+
+
+def _write_shards(
+    out_dir: pathlib.Path,
+    split: str,
+    ordered: Sequence[tuple[str, str, Callable[[], bytes]]],
+    examples_per_shard: int,
+) -> list[dict[str, Any]]:
+    num_shards = -(-len(ordered) // examples_per_shard)
+    shards = []
+    for index in range(num_shards):
+        # Even shares: no last shard of three examples.
+        part = ordered[
+            index * len(ordered) // num_shards : (index + 1)
+            * len(ordered)
+            // num_shards
+        ]
+        path = out_dir / f"{split}-{index:05d}-of-{num_shards:05d}.tfrecord"
+        with files.atomic_path(path) as temporary:
+            with tf.io.TFRecordWriter(str(temporary)) as writer:
+                for _, _, read in part:
+                    writer.write(read())
+        shards.append(
+            {
+                "file": path.name,
+                "count": len(part),
+                "bytes": path.stat().st_size,
+                "sha256": files.sha256(path),
+            }
+        )
+    return shards
+
+
+def _check_shard(path: pathlib.Path, shard: dict[str, Any]) -> None:
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: missing shard; prepare the data again")
+    size = path.stat().st_size
+    if size != shard["bytes"]:
+        raise ValueError(
+            f"{path}: truncated or damaged shard ({size} bytes, expected "
+            f"{shard['bytes']}); prepare the data again"
+        )
+    if files.sha256(path) != shard["sha256"]:
+        raise ValueError(
+            f"{path}: damaged shard (its checksum differs from {INFO_NAME}); prepare "
+            f"the data again"
+        )
+
+
+def _check_spec(spec: DatasetSpec, splits: dict[str, dict[str, Any]]) -> None:
+    if spec.image_dtype not in _IMAGE_DTYPES:
+        raise ValueError(f"image_dtype {spec.image_dtype!r}, not of {_IMAGE_DTYPES}")
+    numbers = (*spec.image_shape, spec.num_graders)
+    if len(spec.image_shape) != 3 or any(
+        not isinstance(n, int) or n < 1 for n in numbers
+    ):
+        raise ValueError(
+            f"image_shape {spec.image_shape} and num_graders {spec.num_graders}, "
+            f"expected whole numbers of at least 1"
+        )
+    for split in splits.values():
+        total = sum(shard["count"] for shard in split["shards"])
+        if total != split["count"]:
+            raise ValueError(f"shards hold {total} examples of {split['count']}")
+        for shard in split["shards"]:
+            if os.path.basename(shard["file"]) != shard["file"]:
+                raise ValueError(f"shard {shard['file']!r} is not a plain file name")
+
+
+def _encode_png(image: np.ndarray) -> bytes:
+    if image.dtype == np.int16:
+        if image.shape[2] != 1:
+            raise ValueError(
+                f"16-bit images must have one channel, got {image.shape[2]}"
+            )
+        image = (image.astype(np.int32) + _INT16_OFFSET).astype(np.uint16)
+    if image.shape[2] == 1:
+        image = image[..., 0]
+    buffer = io.BytesIO()
+    PIL.Image.fromarray(image).save(buffer, format="PNG")
+    return buffer.getvalue()
+
+
+def _bytes_feature(values: Sequence[bytes]) -> tf.train.Feature:
+    return tf.train.Feature(bytes_list=tf.train.BytesList(value=values))
+
+
+def _float_feature(values: Iterable[float]) -> tf.train.Feature:
+    floats = [float(v) for v in values]
+    return tf.train.Feature(float_list=tf.train.FloatList(value=floats))
