@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from absl import app, flags
+from absl import app, flags, logging
 
 FLAGS = flags.FLAGS
 
@@ -32,6 +32,7 @@ def start(main: Callable[[], int | None], required: Sequence[str] = ()) -> None:
                 raise flags.Error(f"flag --{name} is required; see --help")
     except (flags.Error, OSError) as error:
         _fail(error)
+    logging.set_verbosity(logging.WARNING)
     app.run(lambda _: _guarded(main), argv=sys.argv[:1], flags_parser=lambda argv: argv)
 
 

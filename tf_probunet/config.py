@@ -178,6 +178,25 @@ class AugmentationConfig(_Checked):
         24, "distance between the elastic deformation's random vectors", at_least=2
     )
     flip: bool = _field(False, "mirror at random")
+    brightness: float = _field(
+        0.0, "added to the values, which lie in 0..1: up to this, either way", at_least=0
+    )
+    contrast: float = _field(
+        0.0,
+        "contrast is multiplied by a factor of 1/(1+c) to 1+c",
+        at_least=0,
+        below=4,
+    )
+    saturation: float = _field(
+        0.0,
+        "colour saturation is multiplied by a factor of 1/(1+s) to 1+s (colour "
+        "images only)",
+        at_least=0,
+        below=4,
+    )
+    gamma: float = _field(
+        0.0, "values to the power of 1/(1+g) to 1+g", at_least=0, below=4
+    )
 
     @classmethod
     def off(cls) -> AugmentationConfig:
@@ -187,7 +206,7 @@ class AugmentationConfig(_Checked):
         )
 
     @property
-    def is_off(self) -> bool:
+    def moves_nothing(self) -> bool:
         """Whether no warp is asked for (the crop may still be translated)."""
         return not (
             self.rotation_degrees

@@ -1,0 +1,1 @@
+"""Metrics and statistics of sampled segmentations: NumPy and SciPy only."""

@@ -1,0 +1,1 @@
+"""Figures: one module each; they read results and arrays, never a model."""

@@ -1,0 +1,207 @@
+"""Shards to batches: shuffled, augmented and seeded by the place in the stream.
+
+The stream of training examples is endless and the same in every run: epoch e is the
+training set in an order drawn from (seed, e), and the example at place i of the stream
+draws its grader and its augmentation from (seed, i). A run can therefore start at any
+step, and workers can share the stream without talking to each other.
+"""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from tf_probunet import augmentation, records, seeds
+from tf_probunet.cityscapes_labels import NUM_CLASSES, SWITCHES
+from tf_probunet.config import Config, DataConfig
+
+_SHUFFLE_BUFFER = 4096
+_READ_BUFFER = 8 * 2**20
+
+
+def training_batches(
+    info: records.DatasetInfo,
+    config: Config,
+    *,
+    start_step: int = 0,
+    num_workers: int = 1,
+    worker: int = 0,
+    with_keys: bool = False,
+) -> tf.data.Dataset:
+    """Returns the endless training batches from a step on.
+
+    Args:
+        info: the prepared data.
+        config: of the run; `training.batch_size` is that of all workers together.
+        start_step: the first step.
+        num_workers: how many machines share the stream; each gets its part of every
+            batch.
+        worker: which of them this is.
+        with_keys: add the examples' keys to the batches.
+
+    Returns:
+        Batches of `image` [B, h, w, C] float32 in 0..1 and `labels` [B, h, w] int32,
+        and `key` [B] if asked for.
+
+    Raises:
+        ValueError: the batch can't be shared equally, the crop does not fit, or a
+            shard is damaged.
+    """
+    batch_size = config.training.batch_size
+    if batch_size % num_workers:
+        raise ValueError(
+            f"batch_size is {batch_size}, expected a multiple of {num_workers} workers"
+        )
+    seed = seeds.root(config.training.seed)
+    stream = _stream(info, seed, first=start_step * batch_size)
+    stream = stream.shard(num_workers, worker)
+
+    def example(place: tf.Tensor, serialized: tf.Tensor) -> dict[str, tf.Tensor]:
+        return _training_example(
+            serialized, seeds.fold_in(seed, place), info.spec, config, with_keys
+        )
+
+    return (
+        stream.map(example, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+        .batch(batch_size // num_workers, drop_remainder=True)
+        .prefetch(tf.data.AUTOTUNE)
+    )
+
+
+def evaluation_examples(
+    info: records.DatasetInfo, split: str, config: DataConfig
+) -> tf.data.Dataset:
+    """Returns the examples of a split in their stored order, unaugmented.
+
+    Each has `key`, `group`, `image` [h, w, C] float32 in 0..1 and `labels` [G, h, w]
+    int32, cropped to the central `eval_size`, and `modes` [M, h, w] and `mode_probs`
+    [M] where the data set knows them.
+    """
+    spec = info.spec
+
+    def example(serialized: tf.Tensor) -> dict[str, tf.Tensor]:
+        parsed = records.parse(serialized, spec)
+        image = normalise(records.decode_image(parsed["image"], spec), spec, config)
+        result = {
+            "key": parsed["key"],
+            "group": parsed["group"],
+            "image": central_crop(image[None], config.eval_size)[0],
+        }
+        for name in ("labels", "modes"):
+            if name in parsed:
+                maps = records.decode_all_labels(parsed[name], spec)
+                maps = tf.ensure_shape(maps, [None, *spec.image_shape[:2]])
+                result[name] = central_crop(maps[..., None], config.eval_size)[..., 0]
+        if "modes" in parsed:
+            result["mode_probs"] = parsed["mode_probs"]
+        return result
+
+    paths = info.shard_paths(split)
+    return tf.data.TFRecordDataset(paths, buffer_size=_READ_BUFFER).map(
+        example, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
+    )
+
+
+def validation_batches(
+    info: records.DatasetInfo, config: Config, num_images: int, batch_size: int
+) -> tf.data.Dataset:
+    """Returns batches for the validation loss: each image with one grader in turn."""
+
+    def one_grader(i: tf.Tensor, example: dict[str, tf.Tensor]):
+        labels = example["labels"][i % info.spec.num_graders]
+        if config.data.task == "switched":
+            labels = switch_classes(labels, seeds.fold_in(seeds.root(0), i))
+        return {"image": example["image"], "labels": labels}
+
+    examples = evaluation_examples(info, "val", config.data).take(num_images)
+    return examples.enumerate().map(one_grader).batch(batch_size)
+
+
+def num_classes(info: records.DatasetInfo, config: DataConfig) -> int:
+    """Returns how many classes a model has to tell apart."""
+    return NUM_CLASSES if config.task == "switched" else info.spec.num_classes
+
+
+def normalise(
+    image: tf.Tensor, spec: records.DatasetSpec, config: DataConfig
+) -> tf.Tensor:
+    """Maps stored values to 0..1: by the window for Hounsfield units, else by 255."""
+    if spec.intensity == "hu":
+        width = config.window_high - config.window_low
+        return tf.clip_by_value((image - config.window_low) / width, 0.0, 1.0)
+    return image / 255.0
+
+
+def central_crop(images: tf.Tensor, size: int) -> tf.Tensor:
+    """Crops [N, H, W, C] to the central [N, size, size, C]; 0 leaves it as it is."""
+    shape = tuple(images.shape[1:3])
+    height, width = augmentation.crop_shape(shape, size)
+    row, col = (shape[0] - height) // 2, (shape[1] - width) // 2
+    return images[:, row : row + height, col : col + width]
+
+
+def switch_classes(labels: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    """Flips each of the five switchable Cityscapes classes with its probability.
+
+    Args:
+        labels: [...] int32, the 19 training classes and the ignore label.
+        seed: int32[2]; the flips hold for the whole map.
+
+    Returns:
+        [...] int32 with 24 classes.
+    """
+    draws = tf.unstack(tf.random.stateless_uniform([len(SWITCHES)], seed))
+    for switch, draw in zip(SWITCHES, draws):
+        flipped = (labels == switch.class_id) & (draw < float(switch.probability))
+        labels = tf.where(flipped, switch.new_class_id, labels)
+    return labels
+
+
+def _stream(info: records.DatasetInfo, seed: tf.Tensor, first: int) -> tf.data.Dataset:
+    """Returns (place, serialised example) from place `first` of the stream on."""
+    paths = tf.constant(info.shard_paths("train"))
+    count = info.count("train")
+    first_epoch = first // count
+
+    def epoch_records(epoch: tf.Tensor) -> tf.data.Dataset:
+        epoch_seed = seeds.fold_in(seeds.fold_in(seed, -1), epoch)
+        shuffled = tf.random.experimental.stateless_shuffle(paths, epoch_seed)
+        examples = tf.data.TFRecordDataset(shuffled, buffer_size=_READ_BUFFER)
+        return examples.shuffle(
+            _SHUFFLE_BUFFER,
+            seed=tf.cast(epoch_seed[0], tf.int64),
+            reshuffle_each_iteration=False,
+        )
+
+    epochs = tf.data.Dataset.range(first_epoch, tf.int64.max)
+    stream = epochs.flat_map(epoch_records).enumerate(start=first_epoch * count)
+    return stream.skip(first - first_epoch * count)
+
+
+def _training_example(
+    serialized: tf.Tensor,
+    seed: tf.Tensor,
+    spec: records.DatasetSpec,
+    config: Config,
+    with_keys: bool,
+) -> dict[str, tf.Tensor]:
+    grader_seed, switch_seed, augmentation_seed = seeds.split(seed, 3)
+    parsed = records.parse(serialized, spec)
+    image = normalise(records.decode_image(parsed["image"], spec), spec, config.data)
+    grader = tf.random.stateless_uniform(
+        [], grader_seed, 0, spec.num_graders, dtype=tf.int32
+    )
+    labels = records.decode_labels(parsed["labels"][grader], spec)
+    if config.data.task == "switched":
+        labels = switch_classes(labels, switch_seed)
+    image, labels = augmentation.augment(
+        image=image,
+        labels=labels[None],
+        seed=augmentation_seed,
+        config=config.augmentation,
+        crop_size=config.data.crop_size,
+        outside_label=0 if spec.ignore_label is None else spec.ignore_label,
+    )
+    example = {"image": image, "labels": labels[0]}
+    if with_keys:
+        example["key"] = parsed["key"]
+    return example

@@ -1,0 +1,1 @@
+"""Training: strategy, schedule, checkpoints, callbacks and the loop that joins them."""

@@ -1,0 +1,193 @@
+"""What happens between steps: progress, logs, checkpoints, interrupts, the NaN guard.
+
+None of them asks the device for a number in every step.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import tensorflow as tf
+
+from tf_probunet.progress import Progress
+
+Logs = dict[str, Any]
+
+
+class StepCallback(tf.keras.callbacks.Callback):
+    """A callback that knows the number of steps done since the run began.
+
+    Subclasses define `on_step`. The whole run is one epoch to Keras.
+    """
+
+    def __init__(self, start_step: int) -> None:
+        super().__init__()
+        self._start = self.step = self._previous = start_step
+        # Keras then hands over tensors and does not wait for their values.
+        self._supports_tf_logs = True
+
+    def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
+        """Counts the steps; there may be several to a call."""
+        self._previous, self.step = self.step, self._start + batch + 1
+        self.on_step(logs or {})
+
+    def on_step(self, logs: Logs) -> None:
+        """Called after each step, or few steps."""
+
+    def passed(self, every: int) -> bool:
+        """Whether a multiple of `every` lies in the steps just done."""
+        return self.step // every > self._previous // every
+
+
+class Diverged(ValueError):
+    """A loss that is not finite."""
+
+
+class NonFiniteGuard(StepCallback):
+    """Stops the run when a term of the loss is NaN or infinite.
+
+    The model notes the first bad step itself; this looks at the note now and then, and
+    always before a checkpoint is written, so that the last one is good.
+    """
+
+    def __init__(
+        self, start_step: int, every: int, keys_of_step: Callable[[int], list[str]]
+    ) -> None:
+        super().__init__(start_step)
+        self._every, self._keys_of_step = every, keys_of_step
+
+    def on_step(self, logs: Logs) -> None:
+        """Looks every so many steps."""
+        if self.passed(self._every):
+            self.check()
+
+    def check(self) -> None:
+        """Raises `Diverged` if a term was not finite."""
+        step = int(self.model.bad_step.numpy())
+        if step < 0:
+            return
+        terms = ", ".join(self.model.bad_term_names())
+        keys = ", ".join(self._keys_of_step(step))
+        raise Diverged(
+            f"step {step}: {terms} not finite; the batch was {keys}; the last good "
+            f"checkpoint is kept (try a smaller --learning_rate)"
+        )
+
+
+class Checkpoints(StepCallback):
+    """Saves every so many steps, after the guard has looked."""
+
+    def __init__(
+        self,
+        start_step: int,
+        every: int,
+        manager: tf.train.CheckpointManager,
+        guard: NonFiniteGuard,
+    ) -> None:
+        super().__init__(start_step)
+        self._every, self._manager, self._guard = every, manager, guard
+
+    def on_step(self, logs: Logs) -> None:
+        """Saves when it is time."""
+        if self.passed(self._every):
+            self.save()
+
+    def save(self) -> str:
+        """Saves now and returns the checkpoint's path."""
+        self._guard.check()
+        return self._manager.save(checkpoint_number=self.step)
+
+
+class Interrupts(StepCallback):
+    """Ends the run after the current step on Ctrl-C or SIGTERM.
+
+    A second Ctrl-C ends it at once.
+    """
+
+    def __init__(self, start_step: int) -> None:
+        super().__init__(start_step)
+        self.signal: int | None = None
+        self._before: dict[int, Any] = {}
+
+    def on_train_begin(self, logs: Logs | None = None) -> None:
+        """Takes over the signals."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._before[number] = signal.signal(number, self._note)
+
+    def on_train_end(self, logs: Logs | None = None) -> None:
+        """Gives the signals back."""
+        self.restore()
+
+    def restore(self) -> None:
+        """Gives the signals back, also after an error."""
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._before = {}
+
+    def on_step(self, logs: Logs) -> None:
+        """Stops the run if a signal has come."""
+        if self.signal is not None:
+            self.model.stop_training = True
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.signal = number
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+class ScalarLogs(StepCallback):
+    """Writes the means since the last point, the learning rate and the speed."""
+
+    def __init__(
+        self,
+        start_step: int,
+        every: int,
+        writer: tf.summary.SummaryWriter,
+        batch_size: int,
+    ) -> None:
+        super().__init__(start_step)
+        self._every, self._writer, self._batch_size = every, writer, batch_size
+        self._since_step, self._since = start_step, time.monotonic()
+
+    def on_step(self, logs: Logs) -> None:
+        """Writes a point when it is time, and starts new means."""
+        if not self.passed(self._every):
+            return
+        now = time.monotonic()
+        images = (self.step - self._since_step) * self._batch_size
+        with self._writer.as_default(step=self.step):
+            for name, value in logs.items():
+                tf.summary.scalar(f"training/{name}", value)
+            tf.summary.scalar("training/learning_rate", self.model.optimizer.lr)
+            tf.summary.scalar("training/images_per_second", images / (now - self._since))
+        self.model.reset_metrics()
+        self.restart_clock()
+
+    def restart_clock(self) -> None:
+        """Starts a new stretch for the speed (time spent otherwise does not count)."""
+        self._since_step, self._since = self.step, time.monotonic()
+
+
+class ProgressLine(StepCallback):
+    """One line with rate, time left and the main numbers."""
+
+    def __init__(self, start_step: int, total: int, label: str) -> None:
+        super().__init__(start_step)
+        self.progress = Progress(total, label, done=start_step, unit="steps")
+        self.validation = ""
+
+    def on_step(self, logs: Logs) -> None:
+        """Fetches the numbers only when the line is drawn."""
+        note = None
+        if self.progress.due:
+            shown = [n for n in ("loss", "cross_entropy", "kl") if n in logs]
+            note = "  ".join(f"{name} {float(logs[name]):.4g}" for name in shown)
+            note += self.validation
+        self.progress.update(self.step, note)
+
+    def on_train_end(self, logs: Logs | None = None) -> None:
+        """Ends the line."""
+        self.progress.close()

@@ -1,0 +1,127 @@
+"""The directory of a run: its configuration, its data set and its checkpoints."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from typing import Any
+
+import tensorflow as tf
+
+from tf_probunet import files, models, records
+from tf_probunet.config import Config, read_config
+from tf_probunet.models.base import SegmentationModel
+
+CONFIG_NAME = "config.json"
+DATASET_NAME = "dataset.json"
+BEST_NAME = "best.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class RunDir:
+    """Where a run keeps what."""
+
+    path: pathlib.Path
+
+    @property
+    def checkpoints(self) -> pathlib.Path:
+        """The last checkpoints."""
+        return self.path / "checkpoints"
+
+    @property
+    def best(self) -> pathlib.Path:
+        """The best checkpoint by validation."""
+        return self.path / "best"
+
+    @property
+    def tensorboard(self) -> pathlib.Path:
+        """TensorBoard's event files."""
+        return self.path / "tensorboard"
+
+    def claim(self, config: Config, info: records.DatasetInfo) -> None:
+        """Writes configuration and data set, or checks that they are those of before.
+
+        Raises:
+            ValueError: the directory holds a run of another configuration or data set.
+        """
+        dataset = describe_dataset(info)
+        if not (self.path / CONFIG_NAME).exists():
+            files.write_json(self.path / DATASET_NAME, dataset)
+            files.write_json(self.path / CONFIG_NAME, config.to_json())
+            return
+        differences = read_config(self.path / CONFIG_NAME).differences(config)
+        if differences:
+            raise ValueError(
+                f"{self.path}: holds a run of another configuration "
+                f"({'; '.join(differences)}); choose another --run_dir, or go on with "
+                f"its own settings"
+            )
+        before = self.dataset()
+        if before["fingerprint"] != dataset["fingerprint"]:
+            raise ValueError(
+                f"{self.path}: was trained on data set {before['name']!r} with the "
+                f"fingerprint {before['fingerprint']}, but {info.data_dir} has "
+                f"{dataset['fingerprint']}; choose another --run_dir or the same data"
+            )
+
+    def config(self) -> Config:
+        """Reads the configuration."""
+        if not self.path.is_dir():
+            raise FileNotFoundError(f"{self.path}: no such run directory")
+        return read_config(self.path / CONFIG_NAME)
+
+    def dataset(self) -> dict[str, Any]:
+        """Reads the description of the data set."""
+        dataset = files.read_json(self.path / DATASET_NAME, "description of the data")
+        missing = {"name", "fingerprint", "class_names", "intensity"} - set(dataset)
+        if missing:
+            raise ValueError(
+                f"{self.path / DATASET_NAME}: without {', '.join(sorted(missing))}"
+            )
+        return dataset
+
+    def best_score(self) -> dict[str, Any] | None:
+        """Reads the best validation so far, if there was one."""
+        path = self.path / BEST_NAME
+        return files.read_json(path, "best validation") if path.exists() else None
+
+    def load_model(self, which: str = "best") -> SegmentationModel:
+        """Builds the model and loads a checkpoint.
+
+        Args:
+            which: "best" by validation, or "last".
+
+        Raises:
+            FileNotFoundError: there is no such checkpoint.
+        """
+        config = self.config()
+        directory = {"best": self.best, "last": self.checkpoints}[which]
+        path = tf.train.latest_checkpoint(str(directory))
+        if path is None:
+            raise FileNotFoundError(
+                f"{directory}: no checkpoint; train first, or choose --checkpoint="
+                f"{'last' if which == 'best' else 'best'}"
+            )
+        model = models.build(config.model, config.training.seed)
+        checkpoint = tf.train.Checkpoint(model=model)
+        try:
+            checkpoint.restore(path).assert_existing_objects_matched().expect_partial()
+        except (tf.errors.OpError, AssertionError, ValueError) as error:
+            reason = str(error).splitlines()[0]
+            raise ValueError(f"{path}: unreadable checkpoint ({reason})") from error
+        return model
+
+
+def describe_dataset(info: records.DatasetInfo) -> dict[str, Any]:
+    """Returns what a model must know of the data it was trained on."""
+    spec = info.spec
+    return {
+        "name": spec.name,
+        "fingerprint": info.fingerprint,
+        "class_names": list(spec.class_names),
+        "intensity": spec.intensity,
+        "image_shape": list(spec.image_shape),
+        "num_graders": spec.num_graders,
+        "preparation": spec.preparation,
+        "counts": {split: described["count"] for split, described in info.splits.items()},
+    }

@@ -1,0 +1,224 @@
+"""The training run: from a configuration and a data set to checkpoints."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import signal
+from typing import Any
+
+import tensorflow as tf
+
+from tf_probunet import files, input_pipeline, models, records
+from tf_probunet.config import Config
+from tf_probunet.models.base import SegmentationModel
+from tf_probunet.training import callbacks, schedules
+from tf_probunet.training.run_dir import RunDir, describe_dataset
+from tf_probunet.training.validation import Validation, Validator, write_settings
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """How a run ended.
+
+    Attributes:
+        step: steps done.
+        best: the best validation (`step`, `ged`, `loss`, ...), or None.
+        signal: the signal that ended it early, or None.
+    """
+
+    step: int
+    best: dict[str, Any] | None
+    signal: int | None = None
+
+
+def train(
+    config: Config,
+    *,
+    data_dir: files.Path,
+    run_dir: files.Path,
+    strategy: tf.distribute.Strategy,
+    resume: bool = True,
+) -> Outcome:
+    """Trains a model, or goes on with a run that was stopped.
+
+    Args:
+        config: everything that decides what is computed.
+        data_dir: the prepared data set.
+        run_dir: where configuration, checkpoints and logs go.
+        strategy: the devices.
+        resume: go on with the run that lies in `run_dir`; otherwise that is an error.
+
+    Returns:
+        How it ended.
+
+    Raises:
+        ValueError: configuration, data and run directory do not fit together, or the
+            loss is not finite.
+        FileNotFoundError: there is no data.
+    """
+    info = records.read_info(data_dir)
+    config = fit_to_data(config, info)
+    _check_batch(config, strategy)
+    directory = RunDir(pathlib.Path(run_dir))
+    if not resume and directory.checkpoints.exists():
+        raise ValueError(f"{run_dir}: holds a run already; go on with it by --resume")
+    directory.claim(config, info)
+    with strategy.scope():
+        model, checkpoint = build(config)
+    manager = tf.train.CheckpointManager(
+        checkpoint,
+        str(directory.checkpoints),
+        max_to_keep=config.training.keep_checkpoints,
+    )
+    start = restore(checkpoint, manager)
+    if start >= config.training.steps:
+        return Outcome(start, directory.best_score())
+    return _fit(config, info, directory, strategy, model, checkpoint, manager, start)
+
+
+def fit_to_data(config: Config, info: records.DatasetInfo) -> Config:
+    """Fills in what the data set and the model decide.
+
+    Raises:
+        ValueError: the images are smaller than the crops, or the task needs other data.
+    """
+    spec = info.spec
+    for name in ("crop_size", "eval_size"):
+        size = getattr(config.data, name)
+        if size > min(spec.image_shape[:2]):
+            raise ValueError(
+                f"{name} is {size}, but the images of {info.data_dir} are only "
+                f"{spec.image_shape[0]}x{spec.image_shape[1]}"
+            )
+        divisor = config.model.size_divisor
+        if not size and any(side % divisor for side in spec.image_shape[:2]):
+            raise ValueError(
+                f"{name} is 0, but the images of {info.data_dir} "
+                f"({spec.image_shape[0]}x{spec.image_shape[1]}) are no multiples of "
+                f"{divisor}, as {config.model.num_scales} scales need"
+            )
+    if config.data.task == "switched" and spec.name != "cityscapes":
+        raise ValueError(
+            f"task is 'switched', which needs Cityscapes labels, but {info.data_dir} "
+            f"holds {spec.name!r}"
+        )
+    model = dataclasses.replace(
+        models.with_defaults(config.model),
+        num_classes=input_pipeline.num_classes(info, config.data),
+        image_channels=spec.image_shape[2],
+        ignore_label=spec.ignore_label,
+    )
+    return dataclasses.replace(config, model=model)
+
+
+def build(config: Config) -> tuple[SegmentationModel, tf.train.Checkpoint]:
+    """Builds model and optimiser, compiled; under a strategy, in its scope."""
+    training = config.training
+    policy = "float32"
+    if training.mixed_precision != "off":
+        policy = f"mixed_{training.mixed_precision}"
+    tf.keras.mixed_precision.set_global_policy(policy)
+    model = models.build(config.model, training.seed)
+    optimizer = tf.keras.optimizers.Adam(schedules.learning_rate(training))
+    if training.mixed_precision == "float16":
+        optimizer = tf.keras.mixed_precision.LossScaleOptimizer(optimizer)
+    optimizer.build(model.trainable_variables)
+    model.compile(
+        optimizer,
+        weight_decay=training.weight_decay,
+        steps_per_execution=training.steps_per_execution,
+        jit_compile=training.jit_compile,
+    )
+    return model, tf.train.Checkpoint(model=model, optimizer=optimizer)
+
+
+def restore(
+    checkpoint: tf.train.Checkpoint, manager: tf.train.CheckpointManager
+) -> int:
+    """Loads the last checkpoint, if there is one, and returns its step."""
+    path = manager.latest_checkpoint
+    if path is None:
+        return 0
+    try:
+        checkpoint.restore(path).assert_existing_objects_matched()
+    except (tf.errors.OpError, AssertionError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"{path}: unreadable checkpoint ({reason})") from error
+    return int(checkpoint.optimizer.iterations.numpy())
+
+
+def _check_batch(config: Config, strategy: tf.distribute.Strategy) -> None:
+    replicas, batch = strategy.num_replicas_in_sync, config.training.batch_size
+    if batch % replicas:
+        raise ValueError(
+            f"batch_size is {batch}, expected a multiple of the {replicas} replicas"
+        )
+
+
+def _fit(
+    config: Config,
+    info: records.DatasetInfo,
+    directory: RunDir,
+    strategy: tf.distribute.Strategy,
+    model: SegmentationModel,
+    checkpoint: tf.train.Checkpoint,
+    manager: tf.train.CheckpointManager,
+    start: int,
+) -> Outcome:
+    training = config.training
+    writer = tf.summary.create_file_writer(str(directory.tensorboard))
+    if start == 0:
+        write_settings(writer, config, describe_dataset(info))
+    guard = callbacks.NonFiniteGuard(
+        start, training.log_every, lambda step: _keys_of_step(info, config, step)
+    )
+    checkpoints = callbacks.Checkpoints(
+        start, training.checkpoint_every, manager, guard
+    )
+    logs = callbacks.ScalarLogs(start, training.log_every, writer, training.batch_size)
+    line = callbacks.ProgressLine(start, training.steps, config.model.name)
+    interrupts = callbacks.Interrupts(start)
+    validation = Validation(
+        start,
+        config=config,
+        validator=Validator(info, config),
+        writer=writer,
+        run_dir=directory,
+        checkpoint=checkpoint,
+        checkpoints=checkpoints,
+        report=line.progress.write,
+        done=logs.restart_clock,
+    )
+    # The guard comes before whatever saves, and the validation after the logs, whose
+    # means it resets.
+    steps = [guard, logs, checkpoints, validation, line, interrupts]
+    batches = input_pipeline.training_batches(info, config, start_step=start)
+    batches = strategy.experimental_distribute_dataset(batches)
+    try:
+        with records.named_errors(str(info.data_dir)):
+            model.fit(
+                batches,
+                epochs=1,
+                steps_per_epoch=training.steps - start,
+                callbacks=steps,
+                verbose=0,
+            )
+    finally:
+        interrupts.restore()
+        writer.close()
+    checkpoints.save()
+    return Outcome(checkpoints.step, directory.best_score(), interrupts.signal)
+
+
+def _keys_of_step(info: records.DatasetInfo, config: Config, step: int) -> list[str]:
+    """Returns the keys of the examples in the batch of a step."""
+    batches = input_pipeline.training_batches(
+        info, config, start_step=step, with_keys=True
+    )
+    return [key.decode() for key in next(iter(batches))["key"].numpy()]
+
+
+def exit_code(outcome: Outcome) -> int:
+    """Returns the exit code for an outcome: 128 + signal if a signal ended the run."""
+    return 0 if outcome.signal is None else 128 + signal.Signals(outcome.signal)

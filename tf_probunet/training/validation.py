@@ -1,0 +1,185 @@
+"""Validation during training: loss, energy distance, and a picture of samples."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tf_probunet import files, input_pipeline, records, seeds
+from tf_probunet.config import Config
+from tf_probunet.evaluation import ged, switched_modes
+from tf_probunet.figures import sample_grid
+from tf_probunet.models.base import SegmentationModel
+from tf_probunet.training.callbacks import Checkpoints, Logs, StepCallback
+from tf_probunet.training.run_dir import BEST_NAME, RunDir
+
+_PICTURE_IMAGES = 6
+_PICTURE_SAMPLES = 8
+_MAX_BATCH = 8  # Samples multiply the memory that a batch takes.
+
+
+class Validator:
+    """Scores a model on the validation split."""
+
+    def __init__(self, info: records.DatasetInfo, config: Config) -> None:
+        available = info.count("val")
+        self._num_images = min(
+            config.training.validation_images or available, available
+        )
+        self._num_samples = config.training.validation_samples
+        self._seed = seeds.root(config.training.seed)
+        batch = math.gcd(_MAX_BATCH, config.training.batch_size)
+        self._loss_batches = input_pipeline.validation_batches(
+            info, config, self._num_images, batch
+        ).cache()
+        examples = input_pipeline.evaluation_examples(info, "val", config.data)
+        self._examples = examples.take(self._num_images).batch(batch).cache()
+        self._score = _scorer(info, config)
+
+    def loss(self, model: SegmentationModel) -> dict[str, float]:
+        """Returns the mean of each term of the objective."""
+        return model.evaluate(self._loss_batches, verbose=0, return_dict=True)
+
+    def energy_distance(self, model: SegmentationModel) -> float:
+        """Returns the mean squared energy distance over the validation images."""
+        count = min(self._num_samples, model.max_samples or self._num_samples)
+        sample = sampler(model)
+        scores = []
+        for i, batch in enumerate(self._examples):
+            labels = sample(batch["image"], count, seeds.fold_in(self._seed, i))
+            scores += [
+                self._score(*pair)
+                for pair in zip(labels.numpy(), batch["labels"].numpy())
+            ]
+        return float(np.mean(scores))
+
+    def picture(self, model: SegmentationModel) -> bytes:
+        """Returns a PNG of images, graders and samples."""
+        batch = next(iter(self._examples.unbatch().batch(_PICTURE_IMAGES)))
+        count = min(_PICTURE_SAMPLES, model.max_samples or _PICTURE_SAMPLES)
+        samples = sampler(model)(batch["image"], count, self._seed)
+        figure = sample_grid.draw(
+            images=batch["image"].numpy(),
+            graders=batch["labels"].numpy(),
+            samples=samples.numpy(),
+        )
+        return sample_grid.to_png(figure)
+
+
+class Validation(StepCallback):
+    """Validates every so many steps and at the end, and keeps the best checkpoint."""
+
+    def __init__(
+        self,
+        start_step: int,
+        *,
+        config: Config,
+        validator: Validator,
+        writer: tf.summary.SummaryWriter,
+        run_dir: RunDir,
+        checkpoint: tf.train.Checkpoint,
+        checkpoints: Checkpoints,
+        report: Callable[[str], None],
+        done: Callable[[], None],
+    ) -> None:
+        super().__init__(start_step)
+        self._config, self._validator, self._writer = config, validator, writer
+        self._run_dir, self._checkpoints = run_dir, checkpoints
+        self._report, self._done = report, done
+        self._best = run_dir.best_score()
+        self._manager = tf.train.CheckpointManager(
+            checkpoint, str(run_dir.best), max_to_keep=1
+        )
+
+    def on_step(self, logs: Logs) -> None:
+        """Validates when it is time."""
+        training = self._config.training
+        if self.passed(training.validate_every) or self.step == training.steps:
+            self.validate()
+            self._done()
+
+    def validate(self) -> dict[str, float]:
+        """Computes, logs and compares; keeps the checkpoint if it is the best."""
+        scores = self._validator.loss(self.model)
+        scores["ged"] = self._validator.energy_distance(self.model)
+        with self._writer.as_default(step=self.step):
+            for name, value in scores.items():
+                tf.summary.scalar(f"validation/{name}", value)
+            png = tf.io.decode_png(self._validator.picture(self.model), channels=3)
+            tf.summary.image("validation/samples", png[None])
+        self._writer.flush()
+        self._report(
+            f"step {self.step}: validation loss {scores['loss']:.5g}, "
+            f"GED {scores['ged']:.4f}"
+        )
+        self._keep_if_best(scores)
+        return scores
+
+    def _keep_if_best(self, scores: dict[str, float]) -> None:
+        by = self._config.training.best_by
+        if self._best is not None and scores[by] >= self._best[by]:
+            return
+        self._best = {"step": self.step, **{k: float(v) for k, v in scores.items()}}
+        # The run's own checkpoint comes first: a resumed run must not be behind it.
+        self._checkpoints.save()
+        self._manager.save(checkpoint_number=self.step)
+        files.write_json(self._run_dir.path / BEST_NAME, self._best)
+
+
+def sampler(model: SegmentationModel) -> Callable[..., tf.Tensor]:
+    """Returns a compiled function (image, num_samples, seed) -> labels [B, S, H, W].
+
+    It is made once per model.
+    """
+    if not hasattr(model, "sample_labels"):
+
+        @tf.function(reduce_retracing=True)
+        def sample_labels(image: tf.Tensor, num_samples: int, seed: tf.Tensor):
+            logits = model.sample(image, num_samples, seed)
+            return tf.argmax(logits, axis=-1, output_type=tf.int32)
+
+        model.sample_labels = sample_labels
+    return model.sample_labels
+
+
+def write_settings(
+    writer: tf.summary.SummaryWriter, config: Config, dataset: dict[str, Any]
+) -> None:
+    """Writes the configuration to TensorBoard, as text and as hyper-parameters."""
+    from tensorboard.plugins.hparams import api as hparams
+
+    sections = config.to_json()
+    flat = {
+        f"{section}/{name}": "none" if value is None else value
+        for section, values in sections.items()
+        for name, value in values.items()
+    }
+    with writer.as_default(step=0):
+        tf.summary.text("config", f"```\n{json.dumps(sections, indent=2)}\n```")
+        tf.summary.text("dataset", f"```\n{json.dumps(dataset, indent=2)}\n```")
+        hparams.hparams(flat)
+    writer.flush()
+
+
+def _scorer(
+    info: records.DatasetInfo, config: Config
+) -> Callable[[np.ndarray, np.ndarray], float]:
+    """Returns the energy distance (samples [S, H, W], graders [G, H, W]) -> float."""
+    spec = info.spec
+    if config.data.task == "switched":
+        return lambda samples, graders: switched_modes.energy_distance(
+            samples, graders[0], ignore=spec.ignore_label
+        )
+    if spec.num_classes == 2 and spec.ignore_label is None:
+        return ged.energy_distance
+    labels = ged.LabelSet(
+        tuple(range(1, spec.num_classes)), spec.num_classes, spec.ignore_label
+    )
+    return lambda samples, graders: ged.energy_distance(
+        samples, graders, labels=labels
+    )
