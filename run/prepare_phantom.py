@@ -1,6 +1,8 @@
 """Writes phantom data: CT-like lesions with an exactly known distribution of masks.
 
     python run/prepare_phantom.py --out_dir=runs/phantom
+
+The same flags give the same bytes.
 """
 
 import _cli
@@ -9,7 +11,7 @@ from absl import flags
 from tf_probunet.config import PhantomConfig
 
 flags.DEFINE_string("out_dir", None, "where to write the data set")
-flags.DEFINE_integer("num_workers", 1, "processes; 0 for one per core")
+flags.DEFINE_integer("num_workers", 1, "processes; 0 for one per core", lower_bound=0)
 flags.DEFINE_bool("overwrite", False, "replace a data set of other settings")
 _cli.define_config_flags(PhantomConfig)
 

@@ -15,11 +15,14 @@ import multiprocessing
 import os
 import pathlib
 import shutil
+import signal
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 from tf_probunet import files, records
 from tf_probunet.hashing import salted_hash
+from tf_probunet.preparation.problem import Problem
 from tf_probunet.progress import Progress
 
 _PARTS = ".parts"
@@ -36,29 +39,6 @@ class Unit:
 
     name: str
     payload: Any
-
-
-@dataclasses.dataclass(frozen=True)
-class Problem:
-    """Something that was dropped, or that looks wrong.
-
-    Attributes:
-        reason: a short category, the same for all problems of its kind.
-        where: the file or key.
-        detail: what was found and what was expected.
-        expected: left out by the recipe and no fault of the data: it is listed in the
-            report, but is no error in a strict run.
-    """
-
-    reason: str
-    where: str
-    detail: str = ""
-    expected: bool = False
-
-    def __str__(self) -> str:
-        return f"{self.where}: {self.reason}" + (
-            f" ({self.detail})" if self.detail else ""
-        )
 
 
 @dataclasses.dataclass
@@ -177,7 +157,10 @@ def report_summary(report: dict[str, Any]) -> str:
     """Returns the report with the number of problems only, for the terminal."""
     short = {reason: len(problems) for reason, problems in report["problems"].items()}
     text = report_text({**report, "problems": {}})
-    return text + "".join(f"  dropped or in doubt, {r}: {n}\n" for r, n in short.items())
+    return text + "".join(
+        f"  dropped or in doubt, {reason}: {number}\n"
+        for reason, number in short.items()
+    )
 
 
 def _refuse_other_dataset(
@@ -185,7 +168,13 @@ def _refuse_other_dataset(
 ) -> None:
     if overwrite or not (out_dir / records.INFO_NAME).exists():
         return
-    found = records.read_info(out_dir).spec
+    try:
+        found = records.read_info(out_dir).spec
+    except ValueError as error:
+        raise ValueError(
+            f"{out_dir}: holds a data set that can't be read ({error}); choose another "
+            f"--out_dir, or --overwrite to replace it"
+        ) from error
     if _settings(found) != _settings(spec):
         raise ValueError(
             f"{out_dir}: holds the data set {found.name!r} made with other settings; "
@@ -218,6 +207,8 @@ def _process_all(
 ) -> Iterator[dict[str, Any]]:
     """Yields the summary of each unit, in the order of the units."""
     finished = {unit.name: _finished_part(part_dir, unit) for unit in units}
+    for summary in filter(None, finished.values()):
+        _raise_if_strict(_problems(summary), strict)
     waiting = [unit for unit in units if finished[unit.name] is None]
     done = len(units) - len(waiting)
     progress = Progress(len(units), "preparing", done=done, unit="units")
@@ -231,7 +222,6 @@ def _process_all(
     finally:
         progress.close()
     for unit in units:
-        _raise_if_strict(_problems(finished[unit.name]), strict)
         yield finished[unit.name]
 
 
@@ -258,7 +248,14 @@ def _process_waiting(
             yield _process_unit(unit, process, spec, part_dir)
         return
     context = multiprocessing.get_context("spawn")  # TensorFlow does not survive a fork
-    with concurrent.futures.ProcessPoolExecutor(workers, mp_context=context) as pool:
+    # Ctrl-C reaches all processes of a terminal: this one stops giving out work, and
+    # the workers finish and keep the units they have begun.
+    with concurrent.futures.ProcessPoolExecutor(
+        workers,
+        mp_context=context,
+        initializer=signal.signal,
+        initargs=(signal.SIGINT, signal.SIG_IGN),
+    ) as pool:
         futures = [
             pool.submit(_process_unit, unit, process, spec, part_dir)
             for unit in waiting
@@ -266,6 +263,11 @@ def _process_waiting(
         try:
             for future in concurrent.futures.as_completed(futures):
                 yield future.result()
+        except BrokenProcessPool as error:
+            raise OSError(
+                f"one of {workers} processes died, perhaps for want of memory; run "
+                f"again with fewer (--num_workers): finished units are kept"
+            ) from error
         finally:
             for future in futures:
                 future.cancel()
@@ -317,9 +319,15 @@ def _part_stem(part_dir: pathlib.Path, unit: Unit) -> pathlib.Path:
 
 
 def _finished_part(part_dir: pathlib.Path, unit: Unit) -> dict[str, Any] | None:
-    path = _part_stem(part_dir, unit).with_suffix(".json")
-    # The .bin is renamed into place before its .json: where this is, that is whole.
-    return files.read_json(path, "part of a preparation") if path.exists() else None
+    stem = _part_stem(part_dir, unit)
+    path, data = stem.with_suffix(".json"), stem.with_suffix(".bin")
+    # The .bin is renamed into place before its .json: where this is, that is whole,
+    # unless somebody has meddled with it.
+    if not (path.exists() and data.exists()):
+        return None
+    part = files.read_json(path, "part of a preparation")
+    whole = sum(entry["size"] for entry in part["examples"]) == data.stat().st_size
+    return part if whole else None
 
 
 def _reader(

@@ -1,0 +1,160 @@
+"""The Probabilistic U-Net: its objective, sampling and likelihood, in numbers."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from scipy import special, stats
+
+from tf_probunet import losses, models, seeds
+from tf_probunet.config import ModelConfig
+from tf_probunet.models import prob_unet
+
+CONFIG = ModelConfig(base_channels=4, num_scales=2, convs_per_block=1, latent_dim=2)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return models.build(CONFIG, seed=5)
+
+
+@pytest.fixture(scope="module")
+def batch():
+    image = tf.random.stateless_uniform([3, 8, 8, 1], [1, 1])
+    labels = tf.cast(tf.random.stateless_uniform([3, 8, 8], [2, 2]) > 0.6, tf.int32)
+    return {"image": image, "labels": labels}
+
+
+def test_objective_is_cross_entropy_of_a_posterior_draw_plus_beta_kl(batch):
+    config = dataclasses.replace(CONFIG, beta=2.5)
+    model = models.build(config, seed=5)
+    seed = seeds.root(9)
+    terms = model.objective(batch, seed)
+    posterior, prior = model.posterior(**batch), model.prior(batch["image"])
+    z = posterior.mean() + posterior.stddev() * tf.random.stateless_normal([3, 2], seed)
+    logits = model.f_comb(model.unet(batch["image"]), z[:, None])[:, 0]
+    nats = losses.cross_entropy(logits=logits, labels=batch["labels"])
+    kl = np.asarray(losses.kl_per_dimension(posterior, prior)).mean(0)
+    np.testing.assert_allclose(terms["cross_entropy"], np.mean(nats), rtol=1e-5)
+    np.testing.assert_allclose([terms["kl_0"], terms["kl_1"]], kl, rtol=1e-4)
+    np.testing.assert_allclose(terms["kl"], kl.sum(), rtol=1e-4)
+    np.testing.assert_allclose(
+        terms["loss"], np.mean(nats) + 2.5 * kl.sum(), rtol=1e-5
+    )
+
+
+def test_posterior_depends_on_labels_and_on_the_image(model, batch):
+    image, labels = batch["image"], batch["labels"]
+    mean = model.posterior(image=image, labels=labels).mean().numpy()
+    other_labels = model.posterior(image=image, labels=1 - labels).mean().numpy()
+    other_image = model.posterior(image=1 - image, labels=labels).mean().numpy()
+    assert np.abs(mean - other_labels).max() > 1e-4
+    assert np.abs(mean - other_image).max() > 1e-4
+
+
+def test_posterior_ignores_what_is_ignored(batch):
+    config = dataclasses.replace(CONFIG, num_classes=3, ignore_label=255)
+    model = models.build(config)
+    labels = batch["labels"].numpy()
+    labels[:, :4] = 255
+    inputs = tf.one_hot(labels, 3)
+    assert float(tf.reduce_max(inputs[:, :4])) == 0.0
+    expected = model.posterior_net(tf.concat([batch["image"], inputs], -1))[0]
+    result = model.posterior(image=batch["image"], labels=labels).mean()
+    np.testing.assert_allclose(result, expected)
+
+
+def test_samples_are_decoded_draws_from_the_prior(model, batch):
+    per_image = seeds.per_image(seeds.root(3), 3)
+    prior = model.prior(batch["image"])
+    features = model.features(batch["image"])
+    samples = model.sample(batch["image"], 4, seeds.root(3)).numpy()
+    for i in range(3):
+        noise = tf.random.stateless_normal([4, 2], per_image[i])
+        z = prior.mean()[i] + prior.stddev()[i] * noise
+        expected = model.f_comb(features[i : i + 1], z[None])[0]
+        np.testing.assert_allclose(samples[i], expected, atol=1e-5)
+
+
+def test_latents_have_the_priors_moments(model, batch):
+    prior = model.prior(batch["image"])
+    z = model.sample_latents(prior, 20_000, seeds.root(0)).numpy()
+    scale = prior.stddev().numpy()
+    np.testing.assert_allclose(z.mean(1), prior.mean(), atol=5 * scale.max() / 141)
+    np.testing.assert_allclose(z.std(1), scale, rtol=0.03)
+
+
+def test_an_images_samples_do_not_depend_on_its_batch(model, batch):
+    per_image = tf.constant([[1, 2], [3, 4], [5, 6]])
+    together = model.sample(batch["image"], 2, per_image).numpy()
+    alone = model.sample(batch["image"][1:2], 2, per_image[1:2]).numpy()
+    np.testing.assert_allclose(together[1:2], alone, atol=1e-5)
+
+
+def test_chunks_change_nothing_but_memory(model, batch, monkeypatch):
+    features = model.features(batch["image"])
+    z = tf.random.stateless_normal([3, 7, 2], [0, 0])
+    whole = model.decode(features, z)
+    monkeypatch.setattr(prob_unet, "_MAX_ACTIVATIONS", 2 * int(tf.size(features)))
+    chunked = tf.function(model.decode_in_chunks)(features, z)
+    np.testing.assert_allclose(chunked, whole, atol=1e-5)
+    assert chunked.shape == whole.shape
+
+
+def test_log_likelihood_agrees_with_numerical_integration(batch):
+    config = dataclasses.replace(CONFIG, latent_dim=1)
+    model = models.build(config, seed=2)
+    grid = np.linspace(-8, 8, 2001)
+    prior = model.prior(batch["image"])
+    features = model.features(batch["image"])
+    estimate = model.log_likelihood(**batch, num_samples=4000, seed=seeds.root(1))
+    for i in range(3):
+        z = tf.constant(grid[None, :, None], tf.float32)
+        logits = model.f_comb(features[i : i + 1], z)
+        labels = tf.repeat(batch["labels"][i : i + 1, None], len(grid), axis=1)
+        log_p_y = -losses.cross_entropy(logits=logits, labels=labels).numpy()[0]
+        mean, stddev = float(prior.mean()[i, 0]), float(prior.stddev()[i, 0])
+        log_joint = log_p_y + stats.norm.logpdf(grid, mean, stddev)
+        expected = special.logsumexp(log_joint) + np.log(grid[1] - grid[0])
+        assert float(estimate[i]) == pytest.approx(expected, abs=0.02)
+
+
+def test_reconstruction_decodes_the_posterior(model, batch):
+    logits = model.reconstruct(**batch, seed=seeds.root(4))
+    z = model.sample_latents(model.posterior(**batch), 1, seeds.root(4))
+    expected = model.f_comb(model.features(batch["image"]), z)[:, 0]
+    np.testing.assert_allclose(logits, expected, atol=1e-6)
+
+
+def test_fixed_prior_is_standard_normal_whatever_the_image(batch):
+    model = models.build(dataclasses.replace(CONFIG, fixed_prior=True))
+    prior = model.prior(batch["image"])
+    np.testing.assert_array_equal(prior.mean(), np.zeros((3, 2)))
+    np.testing.assert_array_equal(prior.stddev(), np.ones((3, 2)))
+    posterior = model.posterior(**batch)
+    mean, stddev = posterior.mean().numpy(), posterior.stddev().numpy()
+    # KL to a standard normal: (s^2 + m^2 - 1) / 2 - log s.
+    expected = ((stddev**2 + mean**2 - 1) / 2 - np.log(stddev)).sum(1).mean()
+    assert float(model.objective(batch, seeds.root(0))["kl"]) == pytest.approx(
+        expected, rel=1e-4
+    )
+
+
+def test_blind_posterior_does_not_see_the_image(batch):
+    config = dataclasses.replace(CONFIG, posterior_sees_image=False)
+    model = models.build(config)
+    one = model.posterior(**batch).mean()
+    other = model.posterior(image=1 - batch["image"], labels=batch["labels"]).mean()
+    np.testing.assert_array_equal(one, other)
+
+
+def test_early_injection_runs_the_unet_on_image_and_latent(batch):
+    model = models.build(dataclasses.replace(CONFIG, injection="start"), seed=1)
+    z = tf.random.stateless_normal([3, 2, 2], [0, 0])
+    logits = model.decode_in_chunks(model.features(batch["image"]), z).numpy()
+    for s in range(2):
+        planes = tf.tile(z[:, s, None, None, :], [1, 8, 8, 1])
+        features = model.unet(tf.concat([batch["image"], planes], axis=-1))
+        np.testing.assert_allclose(logits[:, s], model.f_comb(features)[:, 0], atol=1e-5)
+    assert np.abs(logits[:, 0] - logits[:, 1]).max() > 1e-4

@@ -1,0 +1,221 @@
+"""Samples of any model as files: one NPZ, or one directory of PNGs, per image.
+
+`<name>.npz` holds the array `samples` [S, H, W]; `<name>/sample_000.png`,
+`sample_001.png`, ... hold one sample each. `<name>` is the image's key, with characters
+other than letters, digits and `_-.~` percent-encoded (see `file_name`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pathlib
+import urllib.parse
+import zipfile
+import zlib
+from collections.abc import Collection, Mapping
+
+import numpy as np
+import PIL.Image
+
+from tf_probunet import files
+
+ARRAY_NAME = "samples"
+MAX_SAMPLES = 4096
+
+_MAX_HEADER = 10_000
+_PNG_MODES = ("1", "L", "P")
+
+
+def file_name(key: str) -> str:
+    """Returns the name, without suffix, of the file or directory of a key.
+
+    A key such as "patient 1/slice 7" becomes "patient%201%2Fslice%207"; so no key
+    leads out of the directory.
+    """
+    name = urllib.parse.quote(key, safe="")
+    return "%2E" + name[1:] if name.startswith(".") else name
+
+
+def write(samples_dir: files.Path, key: str, samples: np.ndarray) -> pathlib.Path:
+    """Writes the samples of one image as NPZ, whole or not at all.
+
+    Args:
+        samples_dir: made if need be.
+        key: of the image.
+        samples: [S, H, W] integer labels.
+
+    Returns:
+        The file.
+
+    Raises:
+        ValueError: on other shapes or types.
+    """
+    samples = np.asarray(samples)
+    if samples.ndim != 3 or samples.dtype.kind not in "biu":
+        raise ValueError(
+            f"{key}: samples are {samples.dtype}{list(samples.shape)}; expected "
+            "integers [S, H, W]"
+        )
+    path = pathlib.Path(samples_dir, f"{file_name(key)}.npz")
+    with files.atomic_path(path) as temporary:
+        np.savez_compressed(temporary, **{ARRAY_NAME: samples})
+    return path
+
+
+def find(samples_dir: files.Path, keys: Collection[str]) -> dict[str, pathlib.Path]:
+    """Lists the samples in a directory; names that begin with a dot are passed over.
+
+    Args:
+        samples_dir: the directory.
+        keys: all that may appear.
+
+    Returns:
+        The NPZ file, or the directory of PNGs, by key.
+
+    Raises:
+        FileNotFoundError: there is no such directory.
+        ValueError: a file belongs to no key, or a key has two.
+    """
+    samples_dir = pathlib.Path(samples_dir)
+    if not samples_dir.is_dir():
+        raise FileNotFoundError(f"{samples_dir}: no such directory of samples")
+    names = {file_name(key): key for key in keys}
+    found: dict[str, pathlib.Path] = {}
+    for path in sorted(samples_dir.iterdir()):
+        if path.name.startswith("."):
+            continue
+        is_npz = path.suffix == ".npz" and path.is_file()
+        key = names.get(path.stem if is_npz else path.name)
+        if key is None or not (is_npz or path.is_dir()):
+            raise ValueError(
+                f"{path}: belongs to no image; expected <key>.npz or a directory <key> "
+                f"of PNGs, for one of {len(names)} keys such as {min(names, default='')}"
+            )
+        if key in found:
+            raise ValueError(f"{path}: {key} has samples in {found[key]} too")
+        found[key] = path
+    return found
+
+
+def read(
+    found: Mapping[str, pathlib.Path],
+    key: str,
+    *,
+    count: int,
+    size: tuple[int, int],
+    num_classes: int,
+) -> np.ndarray:
+    """Reads the first samples of one image; sizes are checked before decoding.
+
+    Args:
+        found: of `find`.
+        key: of the image.
+        count: S.
+        size: (H, W) that the samples must have.
+        num_classes: labels are 0 to num_classes - 1. In PNGs of binary masks 255 is
+            read as 1.
+
+    Returns:
+        [S, H, W] uint8.
+
+    Raises:
+        FileNotFoundError: there is no file for the key.
+        ValueError: the file is damaged or holds something else.
+    """
+    if key not in found:
+        raise FileNotFoundError(
+            f"{key}: no samples; expected {file_name(key)}.npz or a directory "
+            f"{file_name(key)}"
+        )
+    path = found[key]
+    if path.suffix == ".npz" and path.is_file():
+        samples = _read_npz(path, count, size)
+    else:
+        pngs = _png_paths(path, count)
+        samples = np.stack([_read_png(png, size, num_classes) for png in pngs])
+    if samples.min() < 0 or samples.max() >= num_classes:
+        wrong = samples[(samples < 0) | (samples >= num_classes)][0]
+        raise ValueError(
+            f"{path}: samples hold {wrong}; expected labels 0 to {num_classes - 1}"
+        )
+    return samples.astype(np.uint8)
+
+
+def fingerprint(found: Mapping[str, pathlib.Path]) -> str:
+    """Returns a short name for the content of all files."""
+    digest = hashlib.sha256()
+    for key in sorted(found):
+        path = found[key]
+        members = [path] if path.is_file() else sorted(path.glob("sample_*.png"))
+        for member in members:
+            digest.update(f"{key} {member.name} {files.sha256(member)}\n".encode())
+    return digest.hexdigest()[:16]
+
+
+def _read_npz(path: pathlib.Path, count: int, size: tuple[int, int]) -> np.ndarray:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            _check_header(path, archive, count, size)
+        with np.load(path, allow_pickle=False) as arrays:
+            return arrays[ARRAY_NAME][:count]
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
+        raise ValueError(f"{path}: damaged NPZ file ({error})") from error
+
+
+def _check_header(
+    path: pathlib.Path, archive: zipfile.ZipFile, count: int, size: tuple[int, int]
+) -> None:
+    """Checks shape, type and length before anything is unpacked."""
+    member = f"{ARRAY_NAME}.npy"
+    if member not in archive.namelist():
+        raise ValueError(
+            f"{path}: holds {archive.namelist()[:5]}; expected the array {ARRAY_NAME!r}"
+        )
+    with archive.open(member) as stream:
+        try:
+            version = np.lib.format.read_magic(stream)
+            read_header = {
+                (1, 0): np.lib.format.read_array_header_1_0,
+                (2, 0): np.lib.format.read_array_header_2_0,
+            }[version]
+            shape, _, dtype = read_header(stream, max_header_size=_MAX_HEADER)
+        except (ValueError, KeyError) as error:
+            raise ValueError(f"{path}: damaged array {ARRAY_NAME!r}") from error
+    if dtype.kind not in "biu":
+        raise ValueError(f"{path}: samples are {dtype}; expected integers")
+    if len(shape) != 3 or shape[1:] != tuple(size):
+        raise ValueError(
+            f"{path}: samples have shape {shape}; expected [S, {size[0]}, {size[1]}]"
+        )
+    if not count <= shape[0] <= MAX_SAMPLES:
+        raise ValueError(
+            f"{path}: has {shape[0]} samples; expected {count} to {MAX_SAMPLES}"
+        )
+
+
+def _png_paths(directory: pathlib.Path, count: int) -> list[pathlib.Path]:
+    paths = [directory / f"sample_{i:03d}.png" for i in range(count)]
+    for path in paths:
+        if not path.is_file():
+            raise FileNotFoundError(f"{path}: missing; expected {count} samples")
+    return paths
+
+
+def _read_png(
+    path: pathlib.Path, size: tuple[int, int], num_classes: int
+) -> np.ndarray:
+    try:
+        with PIL.Image.open(path, formats=["PNG"]) as image:
+            if image.size[::-1] != tuple(size) or image.mode not in _PNG_MODES:
+                raise ValueError(
+                    f"{path}: is {image.size[1]}x{image.size[0]} of mode {image.mode}; "
+                    f"expected {size[0]}x{size[1]} of mode {' or '.join(_PNG_MODES)}"
+                )
+            labels = np.array(image).astype(np.uint8)
+    except PIL.Image.DecompressionBombError as error:
+        raise ValueError(f"{path}: refused ({error})") from error
+    except (OSError, SyntaxError, zlib.error) as error:
+        raise ValueError(f"{path}: damaged PNG file ({error})") from error
+    if num_classes == 2:
+        labels[labels == 255] = 1
+    return labels

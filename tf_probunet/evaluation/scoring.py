@@ -1,0 +1,253 @@
+"""From an image's samples and graders to its row of values: one array per metric."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from tf_probunet.evaluation import (
+    agreement,
+    ambiguity,
+    baselines,
+    calibration,
+    checks,
+    ged,
+    matching,
+    switched_modes,
+)
+from tf_probunet.evaluation.distances import BOTH_EMPTY, LabelSet, distance_blocks
+
+KINDS = ("binary", "classes", "switched")
+
+BASELINES = {
+    "always_empty": baselines.always_empty,
+    "majority": baselines.majority,
+    "graders": baselines.graders_themselves,
+}
+
+Arrays = dict[str, np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class Rules:
+    """What is scored and how; the same for all images of an evaluation.
+
+    Attributes:
+        kind: "binary" masks, label maps of several "classes", or the "switched"
+            classes of the Cityscapes task.
+        counts: numbers of samples, ascending; each takes the first so many samples.
+            Metrics without a choice of counts use the largest.
+        statistic: "v" or "u"; see `ged.energy_distance`.
+        both_empty: "zero" or "drop".
+        num_classes: classes of the graders' label maps.
+        ignore_label: label of pixels that count nowhere; None for none.
+    """
+
+    kind: str
+    counts: tuple[int, ...]
+    statistic: str = "v"
+    both_empty: str = "zero"
+    num_classes: int = 2
+    ignore_label: int | None = None
+
+    def __post_init__(self):
+        """Checks the options."""
+        checks.option(self.kind, "kind", KINDS)
+        checks.option(self.statistic, "statistic", ged.STATISTICS)
+        checks.option(self.both_empty, "both_empty", BOTH_EMPTY)
+        if self.kind == "switched" and not self.is_papers:
+            raise ValueError(
+                f"statistic is {self.statistic!r} and both_empty {self.both_empty!r}; "
+                'expected "v" and "zero" for the switched task'
+            )
+
+    @property
+    def is_papers(self) -> bool:
+        """Whether the energy distance is the paper's: V-statistic, both empty 0."""
+        return (self.statistic, self.both_empty) == ("v", "zero")
+
+    @property
+    def labels(self) -> LabelSet | None:
+        """The classes of label maps; None for binary masks."""
+        if self.kind == "binary":
+            return None
+        scored = tuple(range(1, self.num_classes))
+        return LabelSet(scored, self.num_classes, self.ignore_label)
+
+
+def score(
+    rules: Rules,
+    samples: np.ndarray,
+    graders: np.ndarray,
+    *,
+    keys: Sequence[str],
+    modes: np.ndarray | None = None,
+    mode_probs: np.ndarray | None = None,
+) -> Arrays:
+    """Scores a batch of images.
+
+    No value of an image depends on the other images of the batch.
+
+    Args:
+        rules: of the evaluation.
+        samples: [N, S, H, W] integer, S the largest count.
+        graders: [N, M, H, W] integer; of the switched task the unflipped labels, M = 1.
+        keys: [N] names of the images, for error messages.
+        modes: [N, K, H, W], all that a grader may draw, where that is known.
+        mode_probs: [N, K], their probabilities.
+
+    Returns:
+        Arrays [N, ...] by name; docs/evaluation.md lists them.
+
+    Raises:
+        ValueError: on unknown values or shapes that do not fit; the message starts with
+            the image's key.
+    """
+    if rules.kind == "switched":
+        return _switched(rules, samples, graders, keys)
+    with checks.naming(keys):
+        arrays = _energy(rules, samples, graders)
+        arrays.update(_floors(rules, graders, modes, mode_probs))
+        if modes is not None:
+            arrays.update(_exact(rules, samples, modes, mode_probs))
+        cross = distance_blocks(samples, graders, labels=rules.labels).cross
+        arrays["hungarian_iou"] = np.array([matching.matched_iou(c) for c in cross])
+        if rules.kind == "binary":
+            arrays.update(presence(samples, graders))
+            arrays.update(_baselines(rules, graders))
+            arrays.update(_stacked(_pixels(*pair) for pair in zip(samples, graders)))
+    return arrays
+
+
+def presence(samples: np.ndarray, graders: np.ndarray) -> Arrays:
+    """How many samples and how many graders see a lesion.
+
+    Args:
+        samples: [N, S, H, W] binary.
+        graders: [N, M, H, W] binary.
+
+    Returns:
+        `sample_presence` [N], 0 to S, and `grader_presence` [N], 0 to M.
+    """
+    return {
+        "sample_presence": ambiguity.presence_counts(samples),
+        "grader_presence": ambiguity.presence_counts(graders),
+    }
+
+
+def _energy(rules: Rules, samples: np.ndarray, graders: np.ndarray) -> Arrays:
+    terms = ged.energy_terms(
+        samples,
+        graders,
+        counts=rules.counts,
+        statistic=rules.statistic,
+        both_empty=rules.both_empty,
+        labels=rules.labels,
+    )
+    return {
+        "ged": terms.energy_distance,
+        "cross": terms.cross,
+        "sample_distance": terms.samples,
+        "grader_distance": terms.graders[:, 0],
+        "diversity": terms.samples[:, -1],
+    }
+
+
+def _floors(
+    rules: Rules,
+    graders: np.ndarray,
+    modes: np.ndarray | None,
+    mode_probs: np.ndarray | None,
+) -> Arrays:
+    """`floor` [N, C], or nothing where it is not known."""
+    if rules.both_empty != "zero":
+        return {}
+    if rules.statistic == "u":
+        return {"floor": np.zeros((len(graders), len(rules.counts)))}
+    if modes is not None:
+        floor = ged.known_floor(
+            graders,
+            rules.counts,
+            modes=modes,
+            probabilities=mode_probs,
+            labels=rules.labels,
+        )
+        return {"floor": floor}
+    if graders.shape[1] > 1:
+        return {"floor": ged.grader_floor(graders, rules.counts, labels=rules.labels)}
+    return {}
+
+
+def _exact(
+    rules: Rules, samples: np.ndarray, modes: np.ndarray, mode_probs: np.ndarray
+) -> Arrays:
+    """The energy distance to the modes themselves; its floor where it is the paper's."""
+    terms = ged.energy_terms(
+        samples,
+        modes,
+        counts=rules.counts,
+        statistic=rules.statistic,
+        both_empty=rules.both_empty,
+        weights=mode_probs,
+        labels=rules.labels,
+    )
+    arrays = {"mode_ged": terms.energy_distance}
+    if rules.is_papers:
+        arrays["mode_floor"] = ged.mode_floor(
+            modes, mode_probs, rules.counts, labels=rules.labels
+        )
+    return arrays
+
+
+def _baselines(rules: Rules, graders: np.ndarray) -> Arrays:
+    arrays = {}
+    for name, samples_of in BASELINES.items():
+        samples = samples_of(graders, rules.counts[-1])
+        arrays[f"baseline_{name}"] = _energy(rules, samples, graders)["ged"]
+    return arrays
+
+
+def _pixels(samples: np.ndarray, graders: np.ndarray) -> Arrays:
+    """Matching, agreement and calibration of one image of binary masks."""
+    insight = matching.collective_insight(samples, graders)
+    values = {
+        "collective_insight": insight.score,
+        "sensitivity": insight.sensitivity,
+        "best_dice": insight.max_dice,
+        "diversity_agreement": insight.diversity_agreement,
+        "ncc": agreement.ncc(samples, graders),
+        "brier": agreement.brier_score(samples, graders),
+        "pixel_reliability": calibration.pixel_reliability(samples, graders),
+        "marked_reliability": calibration.pixel_reliability(
+            samples, graders, marked_only=True
+        ),
+        "presence_reliability": calibration.presence_reliability(samples, graders),
+    }
+    if len(graders) > 1:
+        values["variance_ncc"] = agreement.variance_ncc(samples, graders)
+    return {name: np.asarray(value, np.float64) for name, value in values.items()}
+
+
+def _switched(
+    rules: Rules, samples: np.ndarray, graders: np.ndarray, keys: Sequence[str]
+) -> Arrays:
+    def one(key: str, maps: np.ndarray, labels: np.ndarray) -> Arrays:
+        with checks.naming(key):
+            result = switched_modes.score_image(
+                maps, labels, sample_counts=rules.counts, ignore=rules.ignore_label
+            )
+        return {
+            "ged": np.array([result.energy_distances[n] for n in rules.counts]),
+            "floor": np.array([result.floors[n] for n in rules.counts]),
+            "mode_counts": result.mode_counts,
+            "pixel_counts": result.pixel_counts,
+        }
+
+    return _stacked(one(*image) for image in zip(keys, samples, graders[:, 0]))
+
+
+def _stacked(rows) -> Arrays:
+    rows = list(rows)
+    return {name: np.stack([row[name] for row in rows]) for name in rows[0]}

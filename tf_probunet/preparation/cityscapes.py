@@ -1,0 +1,262 @@
+"""Cityscapes: from the official PNG files to records of 256x512 with 19 classes."""
+
+from __future__ import annotations
+
+import functools
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import PIL.Image
+
+from tf_probunet import cityscapes_labels, files, records
+from tf_probunet.preparation import runner
+from tf_probunet.preparation.problem import Problem
+
+HEIGHT, WIDTH = 256, 512
+
+# What the paper keeps of the official training cities for validation.
+VALIDATION_CITIES = ("darmstadt", "monchengladbach", "ulm")
+
+# Images per split of the full data set.
+FULL_COUNTS = {"train": 2975 - 274, "val": 274, "test": 500}
+
+_SIZES = ((2048, 1024), (WIDTH, HEIGHT))  # (width, height)
+_OFFICIAL_SPLITS = ("train", "val")
+_IMAGE_SUFFIX = "_leftImg8bit.png"
+_LABEL_SUFFIX = "_gtFine_labelIds.png"
+_LARGEST_ID = cityscapes_labels.LABELS[-1].id
+
+
+class Pair(NamedTuple):
+    """The files of one image.
+
+    Attributes:
+        key: the common start of the file names, "aachen_000000_000019".
+        city: the folder.
+        split: of this package, not the official one.
+        image: path of the image, relative to the Cityscapes folder.
+        labels: path of the label ids, likewise.
+    """
+
+    key: str
+    city: str
+    split: str
+    image: str
+    labels: str
+
+
+class _BadFileError(ValueError):
+    """A file that can not be used, with the category of the reason."""
+
+    def __init__(self, reason: str, path: str, detail: str) -> None:
+        super().__init__(f"{path}: {reason} ({detail})")
+        self.problem = Problem(reason, path, detail)
+
+
+def prepare(
+    cityscapes_dir: files.Path,
+    out_dir: files.Path,
+    *,
+    num_workers: int = 0,
+    strict: bool = False,
+    overwrite: bool = False,
+) -> dict[str, Any]:
+    """Writes Cityscapes as records.
+
+    Args:
+        cityscapes_dir: the folder with `leftImg8bit` and `gtFine`, pictures at
+            2048x1024 or 512x256.
+        out_dir: where to write.
+        num_workers: processes; 0 stands for one per core.
+        strict: make the first file that can't be used an error.
+        overwrite: replace a data set of other settings.
+
+    Returns:
+        The report, see `runner.run`.
+
+    Raises:
+        FileNotFoundError: if a folder of the layout is missing or has no images.
+        ValueError: if a split stays empty, or with `strict` at the first problem.
+    """
+    pairs, problems = find_pairs(cityscapes_dir)
+    root = str(pathlib.Path(cityscapes_dir))
+    return runner.run(
+        [runner.Unit(name=pair.key, payload=pair) for pair in pairs],
+        functools.partial(_process, root=root),
+        spec=_spec(),
+        out_dir=out_dir,
+        splits=tuple(FULL_COUNTS),
+        num_workers=num_workers,
+        strict=strict,
+        overwrite=overwrite,
+        problems=problems,
+    )
+
+
+def split_of(official_split: str, city: str) -> str:
+    """The split of a city: the paper's validation cities are training cities.
+
+    Args:
+        official_split: "train" or "val", the folder that the city lies in.
+        city: the city's folder.
+
+    Returns:
+        "train", "val" or "test"; the official validation set is the test set.
+    """
+    if official_split == "val":
+        return "test"
+    return "val" if city in VALIDATION_CITIES else "train"
+
+
+def find_pairs(
+    cityscapes_dir: files.Path,
+) -> tuple[list[Pair], list[Problem]]:
+    """Lists images with their labels, and the files that lack their counterpart.
+
+    Args:
+        cityscapes_dir: the folder with `leftImg8bit` and `gtFine`.
+
+    Returns:
+        The pairs in the order of their keys, and the problems.
+
+    Raises:
+        FileNotFoundError: if a folder of the layout is missing or has no images.
+    """
+    root = pathlib.Path(cityscapes_dir)
+    pairs, problems = [], []
+    for official in _OFFICIAL_SPLITS:
+        images = _by_city_and_key(root, "leftImg8bit", official, _IMAGE_SUFFIX)
+        labels = _by_city_and_key(root, "gtFine", official, _LABEL_SUFFIX)
+        if not images:
+            raise FileNotFoundError(
+                f"{root / 'leftImg8bit' / official}: no <city>/*{_IMAGE_SUFFIX} here"
+            )
+        for (city, key), path in images.items():
+            if (city, key) in labels:
+                split = split_of(official, city)
+                pairs.append(Pair(key, city, split, path, labels[city, key]))
+            else:
+                expected = f"gtFine/{official}/{city}/{key}{_LABEL_SUFFIX}"
+                problems.append(
+                    Problem("missing label file", path, f"expected {expected}")
+                )
+        problems += [
+            Problem("label file without image", path)
+            for where, path in labels.items()
+            if where not in images
+        ]
+    return sorted(pairs), problems
+
+
+def count_notes(splits: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """Says how the numbers of images compare with the full data set.
+
+    Args:
+        splits: `splits` of the report.
+
+    Returns:
+        One line if all is there, else one line per split that differs.
+    """
+    notes = [
+        f"note: {split} has {splits[split]['examples']} images, the full data set has "
+        f"{full}"
+        for split, full in FULL_COUNTS.items()
+        if splits[split]["examples"] != full
+    ]
+    return notes or [
+        "counts are those of the full data set: "
+        + ", ".join(f"{split} {full}" for split, full in FULL_COUNTS.items())
+    ]
+
+
+def _spec() -> records.DatasetSpec:
+    return records.DatasetSpec(
+        name="cityscapes",
+        class_names=cityscapes_labels.TRAIN_CLASS_NAMES,
+        image_shape=(HEIGHT, WIDTH, 3),
+        image_dtype="uint8",
+        intensity="uint8",
+        num_graders=1,
+        ignore_label=cityscapes_labels.IGNORE_LABEL,
+        preparation={
+            "image_resize": "area",
+            "label_resize": "nearest",
+            "validation_cities": list(VALIDATION_CITIES),
+        },
+    )
+
+
+def _by_city_and_key(
+    root: pathlib.Path, kind: str, official: str, suffix: str
+) -> dict[tuple[str, str], str]:
+    """Paths relative to the root by (city, key), sorted."""
+    folder = root / kind / official
+    if not folder.is_dir():
+        raise FileNotFoundError(
+            f"{folder}: no such folder; expected leftImg8bit and gtFine with train and "
+            "val in it, as in the official Cityscapes archives"
+        )
+    return {
+        (path.parent.name, path.name[: -len(suffix)]): str(path.relative_to(root))
+        for path in sorted(folder.glob(f"*/*{suffix}"))
+    }
+
+
+def _process(unit: runner.Unit, root: str) -> runner.UnitResult:
+    """Reads one pair of files; what can't be used becomes a problem."""
+    pair = unit.payload
+    try:
+        image = _read(root, pair.image, "RGB", _SIZES)
+        ids = _read(root, pair.labels, "L", [image.size])
+    except _BadFileError as error:
+        return runner.UnitResult(problems=[error.problem])
+    ids = np.asarray(ids.resize((WIDTH, HEIGHT), PIL.Image.NEAREST))
+    example = records.Example(
+        key=pair.key,
+        group=pair.city,
+        # Rounds once, where resize() rounds after the rows and after the columns.
+        image=np.asarray(image.reduce(image.width // WIDTH)),
+        labels=cityscapes_labels.to_train_ids(ids)[None],
+    )
+    unknown = "label maps with ids that are not in the official table"
+    return runner.UnitResult(
+        examples=[(pair.split, example)],
+        counts={unknown: 1} if ids.max() > _LARGEST_ID else {},
+    )
+
+
+def _read(
+    root: str, path: str, mode: str, sizes: Sequence[tuple[int, int]]
+) -> PIL.Image.Image:
+    """Reads a PNG of one of the sizes (width, height) and of the mode, or raises."""
+    try:
+        with PIL.Image.open(pathlib.Path(root) / path, formats=["PNG"]) as image:
+            _check_header(image, path, mode, sizes)
+            image.load()
+            return image
+    except _BadFileError:
+        raise
+    except (
+        OSError,
+        SyntaxError,
+        ValueError,
+        PIL.Image.DecompressionBombError,
+    ) as error:
+        # Pillow raises a SyntaxError for a broken chunk.
+        detail = " ".join(str(error).split())
+        raise _BadFileError("unreadable PNG", path, detail) from error
+
+
+def _check_header(
+    image: PIL.Image.Image, path: str, mode: str, sizes: Sequence[tuple[int, int]]
+) -> None:
+    if image.size not in sizes:
+        expected = " or ".join(f"{width}x{height}" for width, height in sizes)
+        found = f"{image.size[0]}x{image.size[1]}"
+        raise _BadFileError("wrong size", path, f"{found}, expected {expected}")
+    if image.mode != mode:
+        raise _BadFileError(
+            "wrong pixel format", path, f"{image.mode}, expected {mode} of 8 bits"
+        )
