@@ -21,7 +21,11 @@ def mirrored(cpu_devices: int = 1) -> tf.distribute.Strategy:
     if cpu_devices > 1:
         split_cpu(cpu_devices)
     names = [f"CPU:{i}" for i in range(cpu_devices)]
-    return tf.distribute.MirroredStrategy(names)
+    # The collective operations that are the default gain nothing in one memory, and
+    # two strategies in one process get in each other's way with them.
+    return tf.distribute.MirroredStrategy(
+        names, cross_device_ops=tf.distribute.ReductionToOneDevice()
+    )
 
 
 def split_cpu(num_devices: int) -> None:

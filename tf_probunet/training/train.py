@@ -182,7 +182,7 @@ def _fit(
     validation = Validation(
         start,
         config=config,
-        validator=Validator(info, config),
+        validator=Validator(model, info, config),
         writer=writer,
         run_dir=directory,
         checkpoint=checkpoint,

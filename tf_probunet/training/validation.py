@@ -13,7 +13,7 @@ import tensorflow as tf
 from tf_probunet import files, input_pipeline, records, seeds
 from tf_probunet.config import Config
 from tf_probunet.evaluation import ged, switched_modes
-from tf_probunet.figures import sample_grid
+from tf_probunet.figures import sample_grid, style
 from tf_probunet.models.base import SegmentationModel
 from tf_probunet.training.callbacks import Checkpoints, Logs, StepCallback
 from tf_probunet.training.run_dir import BEST_NAME, RunDir
@@ -24,9 +24,12 @@ _MAX_BATCH = 8  # Samples multiply the memory that a batch takes.
 
 
 class Validator:
-    """Scores a model on the validation split."""
+    """Scores a model on the validation split, again and again."""
 
-    def __init__(self, info: records.DatasetInfo, config: Config) -> None:
+    def __init__(
+        self, model: SegmentationModel, info: records.DatasetInfo, config: Config
+    ) -> None:
+        self._model, self._sample = model, sampler(model)
         available = info.count("val")
         self._num_images = min(
             config.training.validation_images or available, available
@@ -41,34 +44,36 @@ class Validator:
         self._examples = examples.take(self._num_images).batch(batch).cache()
         self._score = _scorer(info, config)
 
-    def loss(self, model: SegmentationModel) -> dict[str, float]:
+    def loss(self) -> dict[str, float]:
         """Returns the mean of each term of the objective."""
-        return model.evaluate(self._loss_batches, verbose=0, return_dict=True)
+        return self._model.evaluate(self._loss_batches, verbose=0, return_dict=True)
 
-    def energy_distance(self, model: SegmentationModel) -> float:
+    def energy_distance(self) -> float:
         """Returns the mean squared energy distance over the validation images."""
-        count = min(self._num_samples, model.max_samples or self._num_samples)
-        sample = sampler(model)
+        count = self._available(self._num_samples)
         scores = []
         for i, batch in enumerate(self._examples):
-            labels = sample(batch["image"], count, seeds.fold_in(self._seed, i))
+            labels = self._sample(batch["image"], count, seeds.fold_in(self._seed, i))
             scores += [
                 self._score(*pair)
                 for pair in zip(labels.numpy(), batch["labels"].numpy())
             ]
         return float(np.mean(scores))
 
-    def picture(self, model: SegmentationModel) -> bytes:
+    def picture(self) -> bytes:
         """Returns a PNG of images, graders and samples."""
         batch = next(iter(self._examples.unbatch().batch(_PICTURE_IMAGES)))
-        count = min(_PICTURE_SAMPLES, model.max_samples or _PICTURE_SAMPLES)
-        samples = sampler(model)(batch["image"], count, self._seed)
+        count = self._available(_PICTURE_SAMPLES)
+        samples = self._sample(batch["image"], count, self._seed)
         figure = sample_grid.draw(
             images=batch["image"].numpy(),
             graders=batch["labels"].numpy(),
             samples=samples.numpy(),
         )
-        return sample_grid.to_png(figure)
+        return style.to_png(figure)
+
+    def _available(self, num_samples: int) -> int:
+        return min(num_samples, self._model.max_samples or num_samples)
 
 
 class Validation(StepCallback):
@@ -105,12 +110,12 @@ class Validation(StepCallback):
 
     def validate(self) -> dict[str, float]:
         """Computes, logs and compares; keeps the checkpoint if it is the best."""
-        scores = self._validator.loss(self.model)
-        scores["ged"] = self._validator.energy_distance(self.model)
+        scores = self._validator.loss()
+        scores["ged"] = self._validator.energy_distance()
         with self._writer.as_default(step=self.step):
             for name, value in scores.items():
                 tf.summary.scalar(f"validation/{name}", value)
-            png = tf.io.decode_png(self._validator.picture(self.model), channels=3)
+            png = tf.io.decode_png(self._validator.picture(), channels=3)
             tf.summary.image("validation/samples", png[None])
         self._writer.flush()
         self._report(
@@ -132,19 +137,16 @@ class Validation(StepCallback):
 
 
 def sampler(model: SegmentationModel) -> Callable[..., tf.Tensor]:
-    """Returns a compiled function (image, num_samples, seed) -> labels [B, S, H, W].
+    """Returns a compiled function (image, num_samples, seed) -> labels [B, S, H, W]."""
+    image = tf.TensorSpec([None, None, None, model.config.image_channels], tf.float32)
+    number, seed = tf.TensorSpec([], tf.int32), tf.TensorSpec([2], tf.int32)
 
-    It is made once per model.
-    """
-    if not hasattr(model, "sample_labels"):
+    @tf.function(input_signature=[image, number, seed])
+    def sample_labels(image: tf.Tensor, num_samples: tf.Tensor, seed: tf.Tensor):
+        logits = model.sample(image, num_samples, seed)
+        return tf.argmax(logits, axis=-1, output_type=tf.int32)
 
-        @tf.function(reduce_retracing=True)
-        def sample_labels(image: tf.Tensor, num_samples: int, seed: tf.Tensor):
-            logits = model.sample(image, num_samples, seed)
-            return tf.argmax(logits, axis=-1, output_type=tf.int32)
-
-        model.sample_labels = sample_labels
-    return model.sample_labels
+    return sample_labels
 
 
 def write_settings(

@@ -1,0 +1,304 @@
+"""Training runs: learning, resuming, refusing, replicas and broken losses."""
+
+import dataclasses
+import json
+import pathlib
+import signal
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tf_probunet import input_pipeline, models, records
+from tf_probunet.config import (
+    AugmentationConfig,
+    Config,
+    DataConfig,
+    ModelConfig,
+    TrainingConfig,
+)
+from tf_probunet.models.base import SegmentationModel
+from tf_probunet.training import callbacks, train
+from tf_probunet.training.run_dir import RunDir
+from tf_probunet.training.strategy import mirrored
+
+CONFIG = Config(
+    model=ModelConfig(base_channels=4, num_scales=2, convs_per_block=1, latent_dim=2),
+    data=DataConfig(crop_size=16, eval_size=16),
+    augmentation=AugmentationConfig(elastic_std_px=0.5),
+    training=TrainingConfig(
+        steps=6,
+        batch_size=4,
+        learning_rate=1e-3,
+        validate_every=4,
+        validation_images=4,
+        validation_samples=2,
+        log_every=2,
+        checkpoint_every=3,
+    ),
+)
+
+
+def _with(config=CONFIG, **changes):
+    """Returns the configuration with settings of any section changed."""
+    sections = {}
+    for section in ("model", "data", "augmentation", "training"):
+        value = getattr(config, section)
+        names = {field.name for field in dataclasses.fields(value)}
+        mine = {k: v for k, v in changes.items() if k in names}
+        sections[section] = dataclasses.replace(value, **mine)
+    return Config(**sections)
+
+
+def _train(config, data_dir, run_dir, devices=1, **kwargs):
+    return train.train(
+        config, data_dir=data_dir, run_dir=run_dir, strategy=mirrored(devices), **kwargs
+    )
+
+
+def _weights(run_dir):
+    path = tf.train.latest_checkpoint(str(pathlib.Path(run_dir) / "checkpoints"))
+    reader = tf.train.load_checkpoint(path)
+    names = [n for n in reader.get_variable_to_shape_map() if "OBJECT_GRAPH" not in n]
+    return {n: reader.get_tensor(n) for n in names if "save_counter" not in n}
+
+
+def _assert_same_weights(first, second):
+    first, second = _weights(first), _weights(second)
+    assert set(first) == set(second)
+    for name, value in first.items():
+        np.testing.assert_array_equal(value, second[name], err_msg=name)
+
+
+@pytest.fixture(scope="module")
+def finished(phantom_dir, tmp_path_factory):
+    """A run of six steps, not interrupted."""
+    run_dir = tmp_path_factory.mktemp("finished")
+    outcome = _train(CONFIG, phantom_dir, run_dir)
+    return run_dir, outcome
+
+
+def _scalars(run_dir):
+    """Returns {tag: {step: value}} of the TensorBoard log."""
+    found = {}
+    for path in sorted((run_dir / "tensorboard").iterdir()):
+        for event in tf.compat.v1.train.summary_iterator(str(path)):
+            for value in event.summary.value:
+                if value.HasField("tensor") and not value.tensor.string_val:
+                    number = tf.make_ndarray(value.tensor)
+                    if number.ndim == 0:
+                        found.setdefault(value.tag, {})[event.step] = float(number)
+    return found
+
+
+def test_a_run_leaves_configuration_checkpoints_and_logs(finished):
+    run_dir, outcome = finished
+    assert outcome.step == 6 and outcome.signal is None
+    directory = RunDir(run_dir)
+    assert directory.config().training == CONFIG.training
+    assert directory.dataset()["name"] == "phantom"
+    scalars = _scalars(run_dir)
+    assert set(scalars["training/loss"]) == {2, 4, 6}
+    assert set(scalars["validation/ged"]) == {4, 6}
+    for tag in ("kl", "kl_0", "kl_1", "gradient_norm", "learning_rate"):
+        assert f"training/{tag}" in scalars
+    # The mean of the terms is the mean of the loss.
+    for step, loss in scalars["training/loss"].items():
+        parts = scalars["training/cross_entropy"][step] + scalars["training/kl"][step]
+        assert loss == pytest.approx(parts, rel=1e-4)
+    # Six steps, five falls: the second step has the second of six rates.
+    assert scalars["training/learning_rate"][2] == pytest.approx(10**-3.6, rel=1e-4)
+
+
+def test_the_best_checkpoint_is_the_one_with_the_least_distance(finished):
+    run_dir, outcome = finished
+    distances = _scalars(run_dir)["validation/ged"]
+    best_step = min(distances, key=distances.get)
+    assert outcome.best["step"] == best_step
+    assert outcome.best["ged"] == pytest.approx(distances[best_step], rel=1e-6)
+    assert tf.train.latest_checkpoint(str(run_dir / "best")).endswith(f"-{best_step}")
+
+
+def test_loaded_model_has_the_weights_of_the_run(finished):
+    run_dir, _ = finished
+    model = RunDir(run_dir).load_model("last")
+    stored = _weights(run_dir)
+    kernel = model.unet.encoder.weights[0].numpy()
+    assert any(
+        value.shape == kernel.shape and np.array_equal(value, kernel)
+        for value in stored.values()
+    )
+
+
+def test_stopped_and_resumed_run_ends_with_the_same_weights(
+    finished, phantom_dir, tmp_path, monkeypatch
+):
+    original = callbacks.Interrupts.on_step
+
+    def interrupt_at_two(self, logs):
+        if self.step == 2:
+            signal.raise_signal(signal.SIGINT)
+        original(self, logs)
+
+    monkeypatch.setattr(callbacks.Interrupts, "on_step", interrupt_at_two)
+    stopped = _train(CONFIG, phantom_dir, tmp_path)
+    assert stopped.step == 2 and stopped.signal == signal.SIGINT
+    assert train.exit_code(stopped) == 130
+    monkeypatch.undo()
+    resumed = _train(CONFIG, phantom_dir, tmp_path)
+    assert resumed.step == 6 and resumed.signal is None
+    _assert_same_weights(finished[0], tmp_path)
+    assert resumed.best == finished[1].best
+
+
+def test_signals_are_given_back_after_a_run(finished):
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_finished_run_is_not_trained_again(finished, phantom_dir):
+    run_dir, outcome = finished
+    before = _weights(run_dir)
+    again = _train(CONFIG, phantom_dir, run_dir)
+    assert (again.step, again.best) == (outcome.step, outcome.best)
+    for name, value in _weights(run_dir).items():
+        np.testing.assert_array_equal(value, before[name])
+
+
+def test_another_configuration_is_refused_with_the_difference(finished, phantom_dir):
+    with pytest.raises(ValueError, match=r"training\.batch_size: 4 -> 2"):
+        _train(_with(batch_size=2), phantom_dir, finished[0])
+
+
+def test_other_data_is_refused(finished, phantom_dir, tmp_path):
+    from tf_probunet.config import PhantomConfig
+    from tf_probunet.preparation import phantom
+
+    other = PhantomConfig(image_size=32, num_train=8, num_val=4, num_test=4, seed=99)
+    phantom.prepare(other, tmp_path / "other")
+    with pytest.raises(ValueError, match="fingerprint"):
+        _train(CONFIG, tmp_path / "other", finished[0])
+
+
+def test_without_resume_an_existing_run_is_refused(finished, phantom_dir):
+    with pytest.raises(ValueError, match="holds a run already"):
+        _train(CONFIG, phantom_dir, finished[0], resume=False)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"crop_size": 64}, "crop_size is 64, but the images .* are only 32x32"),
+        ({"task": "switched"}, "needs Cityscapes labels"),
+        ({"batch_size": 3}, "expected a multiple of the 2 replicas"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(changes, message, phantom_dir, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        _train(_with(**changes), phantom_dir, tmp_path, devices=2)
+    assert not (tmp_path / "config.json").exists()
+
+
+def test_missing_data_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no dataset_info.json"):
+        _train(CONFIG, tmp_path / "nothing", tmp_path / "run")
+
+
+def test_a_few_steps_lower_the_loss(phantom_dir, tmp_path):
+    config = _with(
+        base_channels=8,
+        initializer="he_normal",
+        steps=60,
+        learning_rate_steps=0,
+        log_every=10,
+        validate_every=60,
+    )
+    _train(config, phantom_dir, tmp_path)
+    losses = _scalars(tmp_path)["training/loss"]
+    assert losses[60] < 0.75 * losses[10]
+
+
+def test_damaged_checkpoint_is_named(finished, phantom_dir, tmp_path):
+    import shutil
+
+    shutil.copytree(finished[0], tmp_path / "run")
+    path = tf.train.latest_checkpoint(str(tmp_path / "run" / "checkpoints"))
+    pathlib.Path(path + ".index").write_bytes(b"garbage")
+    with pytest.raises(ValueError, match="unreadable checkpoint"):
+        RunDir(tmp_path / "run").load_model("last")
+
+
+class _MeanPosterior:
+    """Switches the only stochastic part of the training step off."""
+
+    def __enter__(self):
+        self._normal = tf.random.stateless_normal
+        tf.random.stateless_normal = lambda shape, *args, **kwargs: tf.zeros(shape)
+
+    def __exit__(self, *error):
+        tf.random.stateless_normal = self._normal
+
+
+@pytest.mark.parametrize("name", ["prob_unet", "unet", "m_heads"])
+def test_two_replicas_make_the_step_of_one(name, phantom_dir):
+    config = _with(name=name, num_heads=3, weight_decay=1e-3)
+    info = records.read_info(phantom_dir)
+    config = train.fit_to_data(config, info)
+    results = []
+    for devices in (1, 2):
+        strategy = mirrored(devices)
+        with strategy.scope():
+            model, _ = train.build(config)
+        batches = input_pipeline.training_batches(info, config)
+        batches = strategy.experimental_distribute_dataset(batches)
+        with _MeanPosterior():
+            history = model.fit(batches, epochs=3, steps_per_epoch=1, verbose=0)
+        weights = [variable.numpy() for variable in model.trainable_variables]
+        results.append((history.history, weights))
+    (one, weights), (two, other_weights) = results
+    np.testing.assert_allclose(one["loss"], two["loss"], rtol=1e-4)
+    np.testing.assert_allclose(one["gradient_norm"], two["gradient_norm"], rtol=1e-3)
+    for value, other in zip(weights, other_weights):
+        np.testing.assert_allclose(value, other, atol=2e-4)
+
+
+class _Breaking(SegmentationModel):
+    """A model whose `kl` turns NaN at the third step."""
+
+    def __init__(self, config, seed=0):
+        super().__init__(config, seed)
+        self.conv = tf.keras.layers.Conv2D(config.num_classes, 1)
+        self.calls = tf.Variable(0.0, trainable=False)
+
+    def objective(self, batch, seed):
+        loss = tf.reduce_mean(self.conv(batch["image"]) ** 2)
+        kl = tf.where(self.calls.assign_add(1.0) > 3.0, np.nan, 0.0)  # 1 to initialise
+        return {"loss": loss, "kl": kl}
+
+    def sample(self, image, num_samples, seed):
+        return tf.repeat(self.conv(image)[:, None], num_samples, axis=1)
+
+
+def test_a_loss_that_is_not_finite_stops_the_run(phantom_dir, tmp_path, monkeypatch):
+    def build(config, seed):
+        model = _Breaking(models.with_defaults(config), seed)
+        model.initialize()
+        return model
+
+    monkeypatch.setattr(models, "build", build)
+    config = _with(checkpoint_every=1, validate_every=6, log_every=4)
+    info = records.read_info(phantom_dir)
+    batches = input_pipeline.training_batches(
+        info, train.fit_to_data(config, info), start_step=2, with_keys=True
+    )
+    keys = [key.decode() for key in next(iter(batches))["key"].numpy()]
+    with pytest.raises(callbacks.Diverged) as error:
+        _train(config, phantom_dir, tmp_path)
+    # Steps are counted from 0; the guard looks before the checkpoint of each step.
+    assert "step 2: kl not finite" in str(error.value)
+    assert all(key in str(error.value) for key in keys)
+    assert tf.train.latest_checkpoint(str(tmp_path / "checkpoints")).endswith("-2")
+
+
+def test_best_json_is_plain_json(finished):
+    best = json.loads((finished[0] / "best.json").read_text())
+    assert set(best) >= {"step", "ged", "loss", "cross_entropy", "kl"}

@@ -1,0 +1,151 @@
+"""The U-Net Ensemble: training its members in turn, and finding those that fit."""
+
+from __future__ import annotations
+
+import dataclasses
+import glob
+import pathlib
+
+import tensorflow as tf
+
+from tf_probunet import files
+from tf_probunet.config import Config
+from tf_probunet.training import train
+from tf_probunet.training.run_dir import RunDir
+
+MEMBER_MODEL = "unet"
+
+
+def member_dir(run_dir: files.Path, index: int) -> pathlib.Path:
+    """Returns the run directory of a member: `runs/unet` and 3 give `runs/unet_03`."""
+    path = pathlib.Path(run_dir)
+    return path.with_name(f"{path.name}_{index:02d}")
+
+
+def member_config(config: Config, index: int) -> Config:
+    """Returns the configuration of a member: a U-Net, with the seed counted on."""
+    model = dataclasses.replace(config.model, name=MEMBER_MODEL)
+    seed = config.training.seed + index
+    training = dataclasses.replace(config.training, seed=seed)
+    return dataclasses.replace(config, model=model, training=training)
+
+
+def train_members(
+    config: Config,
+    *,
+    data_dir: files.Path,
+    run_dir: files.Path,
+    num_members: int,
+    strategy: tf.distribute.Strategy,
+) -> list[train.Outcome]:
+    """Trains U-Nets one after another, or goes on where it was stopped.
+
+    Args:
+        config: of the first member; the others have the following seeds.
+        data_dir: the prepared data set.
+        run_dir: the members' run directories are this and a number.
+        num_members: how many.
+        strategy: the devices.
+
+    Returns:
+        How each ended. A signal ends the list: that member is saved, and the same call
+        goes on with it.
+
+    Raises:
+        ValueError: as `train.train`.
+        FileNotFoundError: there is no data.
+    """
+    outcomes = []
+    for index in range(num_members):
+        outcome = train.train(
+            member_config(config, index),
+            data_dir=data_dir,
+            run_dir=member_dir(run_dir, index),
+            strategy=strategy,
+        )
+        outcomes.append(outcome)
+        if outcome.signal is not None:
+            break
+        # Keras keeps the graphs of all models until it is told not to.
+        tf.keras.backend.clear_session()
+    return outcomes
+
+
+def find_members(pattern: str, excluded: files.Path | None = None) -> list[RunDir]:
+    """Finds runs that can be put together, in the order of their seeds.
+
+    Args:
+        pattern: for the run directories, such as "runs/unet_*".
+        excluded: a directory that is no member, whether the pattern fits or not.
+
+    Raises:
+        FileNotFoundError: nothing fits the pattern, or a directory holds no run or no
+            checkpoint.
+        ValueError: a run is of another model, configuration or data set than the first,
+            has its seed twice, or was stopped at another step. The message names it.
+    """
+    left_out = pathlib.Path(excluded).resolve() if excluded is not None else None
+    paths = [pathlib.Path(match) for match in sorted(glob.glob(pattern))]
+    found = [
+        RunDir(path) for path in paths if path.is_dir() and path.resolve() != left_out
+    ]
+    if not found:
+        raise FileNotFoundError(f"{pattern}: no run directory fits this pattern")
+    by_seed: dict[int, RunDir] = {}
+    for member in found:
+        _check_member(member, found[0])
+        seed = member.config().training.seed
+        if seed in by_seed:
+            raise ValueError(
+                f"{member.path}: has the seed {seed}, as {by_seed[seed].path} does; "
+                "expected members with different seeds"
+            )
+        by_seed[seed] = member
+    return [by_seed[seed] for seed in sorted(by_seed)]
+
+
+def _check_member(member: RunDir, first: RunDir) -> None:
+    """Checks that a run is a U-Net, and alike the first in all but the seed."""
+    config = member.config()
+    if config.model.name != MEMBER_MODEL:
+        raise ValueError(
+            f"{member.path}: a run of the model {config.model.name!r}, expected "
+            f"members of the model {MEMBER_MODEL!r}"
+        )
+    differences = _without_seed(first.config()).differences(_without_seed(config))
+    if differences:
+        raise ValueError(
+            f"{member.path}: another configuration than {first.path} "
+            f"({'; '.join(differences)}); expected the same but for the seed"
+        )
+    data, first_data = member.dataset(), first.dataset()
+    if data["fingerprint"] != first_data["fingerprint"]:
+        raise ValueError(
+            f"{member.path}: trained on data with the fingerprint "
+            f"{data['fingerprint']}, but {first.path} on {first_data['fingerprint']}"
+        )
+    step, first_step = last_step(member), last_step(first)
+    if step != first_step:
+        raise ValueError(
+            f"{member.path}: stopped at step {step}, but {first.path} at step "
+            f"{first_step}; train it on, or leave it out"
+        )
+
+
+def last_step(run_dir: RunDir) -> int:
+    """Returns the step of a run's last checkpoint.
+
+    Raises:
+        FileNotFoundError: there is none.
+    """
+    path = tf.train.latest_checkpoint(str(run_dir.checkpoints))
+    if path is None:
+        raise FileNotFoundError(f"{run_dir.checkpoints}: no checkpoint; train first")
+    # Checkpoints are numbered by their step.
+    return int(path.rsplit("-", 1)[1])
+
+
+def _without_seed(config: Config) -> Config:
+    return dataclasses.replace(
+        config, training=dataclasses.replace(config.training, seed=0)
+    )
