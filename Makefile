@@ -8,10 +8,11 @@ SETUP_FILES := setup.cfg pyproject.toml constraints.txt
 # pytest-xdist runs the tests on this many processes.
 TEST_WORKERS ?= 2
 
-.PHONY: help setup demo test test-all lint bench clean
+.PHONY: help setup demo compare test test-all lint bench clean
 
 help:
 	@echo "make demo      train, evaluate and export a model on phantom data (minutes)"
+	@echo "make compare   train all models alike on phantom data: one table (45 minutes)"
 	@echo "make test      the tests"
 	@echo "make test-all  the tests, the slow ones too"
 	@echo "make lint      ruff"
@@ -26,6 +27,9 @@ $(STAMP): $(SETUP_FILES)
 
 demo: $(STAMP)
 	$(RUN) run/demo.py
+
+compare: $(STAMP)
+	$(RUN) run/compare_models.py
 
 test: $(STAMP)
 	$(RUN) -m pytest -n $(TEST_WORKERS) -m "not slow"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging as python_logging
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -12,28 +13,41 @@ from absl import app, flags, logging
 
 FLAGS = flags.FLAGS
 
+_HELP = {"-h", "-help", "--help", "--helpshort", "--helpfull"}
 
-def start(main: Callable[[], int | None], required: Sequence[str] = ()) -> None:
+
+def start(
+    main: Callable[..., int | None],
+    required: Sequence[str] = (),
+    *,
+    arguments: bool = False,
+) -> None:
     """Parses the flags, calls `main` and exits: 0, or 1 with one clear line.
 
     Args:
-        main: the command, called without arguments.
+        main: the command, called without arguments, or with the list of those that are
+            no flags if `arguments` is true.
         required: names of flags that must be given.
+        arguments: whether there may be arguments that are no flags.
     """
-    if {"--help", "-h", "-help"} & set(sys.argv[1:]):
+    if _HELP & set(sys.argv[1:]):
         print(_help_text())
         sys.exit(0)
+    # Flags may stand behind other arguments.
+    FLAGS.set_gnu_getopt(arguments)
     try:
         rest = FLAGS(sys.argv)[1:]
-        if rest:
+        if rest and not arguments:
             raise flags.Error(f"unexpected argument {rest[0]!r}; flags start with --")
         for name in required:
             if FLAGS[name].value in (None, ""):
                 raise flags.Error(f"flag --{name} is required; see --help")
-    except (flags.Error, OSError) as error:
+    except (flags.Error, OSError, UnicodeDecodeError) as error:
         _fail(error)
-    logging.set_verbosity(logging.WARNING)
-    app.run(lambda _: _guarded(main), argv=sys.argv[:1], flags_parser=lambda argv: argv)
+    logging.set_verbosity(logging.ERROR)
+    python_logging.getLogger("tensorflow").setLevel(python_logging.ERROR)
+    run = (lambda: main(rest)) if arguments else main
+    app.run(lambda _: _guarded(run), argv=sys.argv[:1], flags_parser=lambda argv: argv)
 
 
 def define_config_flags(config_class: type, skip: Sequence[str] = ()) -> None:
@@ -50,7 +64,9 @@ def define_config_flags(config_class: type, skip: Sequence[str] = ()) -> None:
         choices = field.metadata.get("choices")
         kind = str(field.type).split("|")[0].strip()
         if choices:
-            flags.DEFINE_enum(name, field.default, choices, text, module_name=_main())
+            flags.DEFINE_enum(
+                name, field.default, choices, text, module_name=main_module()
+            )
         else:
             define = {
                 "int": flags.DEFINE_integer,
@@ -58,7 +74,7 @@ def define_config_flags(config_class: type, skip: Sequence[str] = ()) -> None:
                 "bool": flags.DEFINE_bool,
                 "str": flags.DEFINE_string,
             }[kind]
-            define(name, field.default, text, module_name=_main())
+            define(name, field.default, text, module_name=main_module())
 
 
 def config_from_flags(config_class: type, **fixed: Any) -> Any:
@@ -76,7 +92,8 @@ def flag_name(field: dataclasses.Field) -> str:
     return field.metadata.get("flag", field.name)
 
 
-def _main() -> str:
+def main_module() -> str:
+    """Returns the module whose flags `--help` shows."""
     return sys.argv[0]
 
 

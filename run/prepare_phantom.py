@@ -17,10 +17,11 @@ _cli.define_config_flags(PhantomConfig)
 
 
 def main() -> None:
+    config = _cli.config_from_flags(PhantomConfig)
     from tf_probunet.preparation import phantom, runner
 
     report = phantom.prepare(
-        _cli.config_from_flags(PhantomConfig),
+        config,
         _cli.FLAGS.out_dir,
         num_workers=_cli.FLAGS.num_workers,
         overwrite=_cli.FLAGS.overwrite,

@@ -1,40 +1,19 @@
 """Trains a model; goes on with the run in --run_dir if there is one.
 
-    python run/train.py --flagfile=phantom.flags
-    python run/train.py --flagfile=lidc.flags --data_dir=... --run_dir=... --model=unet
+python run/train.py --flagfile=phantom.flags
+python run/train.py --flagfile=lidc.flags --data_dir=... --run_dir=... --model=unet
 """
 
 import _cli
+import _train_flags
 from absl import flags
 
-from tf_probunet import config as config_lib
-
-flags.DEFINE_string("data_dir", None, "a prepared data set")
-flags.DEFINE_string("run_dir", None, "where configuration, checkpoints and logs go")
+_train_flags.define(run_dir="where configuration, checkpoints and logs go")
 flags.DEFINE_bool("resume", True, "go on with the run in --run_dir")
-flags.DEFINE_integer(
-    "cpu_devices", 1, "without a GPU: into how many replicas the CPU is split"
-)
-SECTIONS = {
-    "model": config_lib.ModelConfig,
-    "data": config_lib.DataConfig,
-    "augmentation": config_lib.AugmentationConfig,
-    "training": config_lib.TrainingConfig,
-}
-# The data set decides these.
-FROM_DATA = {"num_classes": 2, "image_channels": 1, "ignore_label": None}
-for _section in SECTIONS.values():
-    _cli.define_config_flags(_section, skip=[*FROM_DATA])
 
 
 def main() -> int:
-    fixed = {"model": FROM_DATA}
-    config = config_lib.Config(
-        **{
-            name: _cli.config_from_flags(section, **fixed.get(name, {}))
-            for name, section in SECTIONS.items()
-        }
-    )
+    config = _train_flags.config()
     from tf_probunet.training import strategy, train
 
     flags_ = _cli.FLAGS

@@ -78,14 +78,15 @@ def source_positions(
 
     A pixel p of the result, seen from the crop's centre c, comes from
 
-        offset + c + A (p - c) + e(p)
+        offset + c + A (p - c) + t + e(p)
 
-    with the affine map A (rotation, shear, scale, mirror) and elastic deformation e.
+    with the affine map A (rotation, shear, scale, mirror), the shift t and the elastic
+    deformation e.
 
     Returns:
         [h, w, 2] float32: row and column.
     """
-    affine_seed, elastic_seed = seeds.split(seed)
+    affine_seed, elastic_seed, shift_seed = seeds.split(seed, 3)
     rows, cols = tf.meshgrid(
         tf.range(out_size[0], dtype=tf.float32),
         tf.range(out_size[1], dtype=tf.float32),
@@ -95,6 +96,9 @@ def source_positions(
     centre = (tf.constant(out_size, tf.float32) - 1.0) / 2.0
     moved = tf.einsum("ij,hwj->hwi", _affine(affine_seed, config), grid - centre)
     source = tf.cast(offset, tf.float32) + centre + moved
+    if config.translation_px:
+        limit = config.translation_px
+        source += tf.random.stateless_uniform([2], shift_seed, -limit, limit)
     if config.elastic_std_px:
         source += _elastic(elastic_seed, config, out_size)
     return source
@@ -149,7 +153,7 @@ def _affine(seed: tf.Tensor, config: AugmentationConfig) -> tf.Tensor:
     shear = tf.tan(shear_by * math.radians(config.shear_degrees))
     # The map leads from the result to the image: to enlarge, it shrinks.
     scale = tf.exp(-scale_by * math.log1p(config.scale))
-    flip = tf.sign(mirror) if config.flip else 1.0
+    flip = tf.where(mirror < 0, -1.0, 1.0) if config.flip else 1.0
     cos, sin = tf.cos(angle), tf.sin(angle)
     rotation = tf.stack([tf.stack([cos, -sin]), tf.stack([sin, cos])])
     shearing = tf.stack([tf.stack([1.0, shear]), tf.stack([0.0, flip])])

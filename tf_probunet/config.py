@@ -49,7 +49,7 @@ class _Checked:
             return
         expected, limits = types[0], field.metadata
         if type(value).__name__ != expected:
-            _refuse(field, value, f"{expected}")
+            _refuse(field, value, expected)
         if expected == "float" and not math.isfinite(value):
             _refuse(field, value, "a finite number")
         if "at_least" in limits and value < limits["at_least"]:
@@ -177,9 +177,16 @@ class AugmentationConfig(_Checked):
     elastic_spacing_px: int = _field(
         24, "distance between the elastic deformation's random vectors", at_least=2
     )
+    translation_px: float = _field(
+        0.0,
+        "shift by up to so many pixels either way, beside the crop's random place",
+        at_least=0,
+    )
     flip: bool = _field(False, "mirror at random")
     brightness: float = _field(
-        0.0, "added to the values, which lie in 0..1: up to this, either way", at_least=0
+        0.0,
+        "added to the values, which lie in 0..1: up to this, either way",
+        at_least=0,
     )
     contrast: float = _field(
         0.0,
@@ -213,6 +220,7 @@ class AugmentationConfig(_Checked):
             or self.shear_degrees
             or self.scale
             or self.elastic_std_px
+            or self.translation_px
             or self.flip
         )
 
@@ -221,15 +229,28 @@ class AugmentationConfig(_Checked):
 class TrainingConfig(_Checked):
     """The schedule. The defaults are the paper's for LIDC."""
 
-    seed: int = _field(0, "seed of everything random")
+    seed: int = _field(0, "seed of everything random", at_least=-(2**63), below=2**63)
     steps: int = _field(240_000, "training steps", at_least=1)
     batch_size: int = _field(32, "images per step over all replicas", at_least=1)
+    graders_per_image: int = _field(
+        1,
+        "graders of an image in one step (U-Net and prior run once for all of them); "
+        "0 for all. Switched task: draws of the flips",
+        at_least=0,
+    )
     learning_rate: float = _field(1e-4, "at the start", at_least=0)
     final_learning_rate: float = _field(1e-6, "at the end", at_least=0)
     learning_rate_steps: int = _field(
         5, "in how many equal ratios it falls; 0 for a cosine", at_least=0
     )
     weight_decay: float = _field(1e-5, "weight of the L2 term on kernels", at_least=0)
+    ema_decay: float = _field(
+        0.0,
+        "average the weights with this decay per step; validation and export use the "
+        "averages. 0 for none",
+        at_least=0,
+        below=1,
+    )
     validate_every: int = _field(2000, "steps between validations", at_least=1)
     validation_images: int = _field(
         256, "images scored at each validation; 0 for all", at_least=0
@@ -298,7 +319,10 @@ class Config:
         for name, field in sections.items():
             section = type(field.default)
             built[name] = _section_from_json(section, value[name], f"{source}: {name}")
-        return cls(**built)
+        try:
+            return cls(**built)
+        except ValueError as error:
+            raise ValueError(f"{source}: {error}") from error
 
     def differences(self, other: Config) -> list[str]:
         """Lists the settings that differ, as "training.steps: 100 -> 200"."""
@@ -313,9 +337,14 @@ class Config:
 
 def _section_from_json(section: type, value: Any, source: str) -> Any:
     names = {field.name for field in dataclasses.fields(section)}
-    if not isinstance(value, dict) or set(value) != names:
-        found = sorted(value) if isinstance(value, dict) else value
-        raise ValueError(f"{source}: has {found}, expected the settings {sorted(names)}")
+    if not isinstance(value, dict):
+        raise ValueError(f"{source} is {value!r}, expected an object of settings")
+    for what, odd in (("lacks", names - set(value)), ("has", set(value) - names)):
+        if odd:
+            raise ValueError(
+                f"{source} {what} the settings {', '.join(sorted(odd))}, expected "
+                f"{', '.join(sorted(names))}"
+            )
     try:
         return section(**value)
     except (ValueError, TypeError) as error:

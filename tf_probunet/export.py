@@ -10,23 +10,22 @@ import os
 import pathlib
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from tf_probunet import files, seeds
+from tf_probunet import files
 from tf_probunet.model_card import model_card
 from tf_probunet.models.base import SegmentationModel
-from tf_probunet.models.prob_unet import ProbUNet
+from tf_probunet.models.unet_ensemble import UNetEnsemble
+from tf_probunet.signatures import Signatures
+from tf_probunet.training import ensemble
 from tf_probunet.training.run_dir import CONFIG_NAME, DATASET_NAME, RunDir
 
-DEFAULT_SAMPLES = 16
 METADATA_NAME = "metadata.json"
 CARD_NAME = "README.md"
-
-Signature = Callable[..., dict[str, tf.Tensor]]
 
 
 def export_run(
@@ -57,12 +56,55 @@ def export_run(
     return save(model, directory, out_dir, validation=best, overwrite=overwrite)
 
 
+def export_ensemble(
+    members: str,
+    out_dir: files.Path,
+    *,
+    checkpoint: str = "best",
+    overwrite: bool = False,
+) -> pathlib.Path:
+    """Writes independent U-Nets as one SavedModel; n samples are n members.
+
+    Args:
+        members: a pattern for their run directories, such as "runs/unet_*".
+        out_dir: where to write; not a member, even where the pattern fits.
+        checkpoint: "best" by validation of each member, or "last".
+        overwrite: replace what lies in `out_dir`.
+
+    Returns:
+        The SavedModel's directory. Its `config.json` is that of the first member.
+
+    Raises:
+        FileNotFoundError: nothing fits the pattern, or a member has no checkpoint.
+        ValueError: the members do not belong together, or `out_dir` exists already.
+    """
+    directories = ensemble.find_members(members, excluded=out_dir)
+    model = UNetEnsemble([member.load_model(checkpoint) for member in directories])
+    described = [
+        {
+            "run_dir": str(member.path),
+            "seed": member.config().training.seed,
+            "validation": member.best_score() if checkpoint == "best" else None,
+        }
+        for member in directories
+    ]
+    return save(
+        model,
+        directories[0],
+        out_dir,
+        validation=None,
+        members=described,
+        overwrite=overwrite,
+    )
+
+
 def save(
     model: SegmentationModel,
     run_dir: RunDir,
     out_dir: files.Path,
     *,
     validation: dict[str, Any] | None,
+    members: Sequence[dict[str, Any]] | None = None,
     overwrite: bool = False,
 ) -> pathlib.Path:
     """Writes a model as a SavedModel, whole or not at all.
@@ -72,31 +114,36 @@ def save(
         run_dir: the run that `config.json` and `dataset.json` are taken from.
         out_dir: where to write.
         validation: the scores for the model card, if there are any.
+        members: of an ensemble: `run_dir`, `seed` and `validation` of each.
         overwrite: replace what lies in `out_dir`.
 
     Returns:
         The SavedModel's directory.
 
     Raises:
-        ValueError: `out_dir` exists already.
+        ValueError: `out_dir` exists already, or is to be overwritten and holds
+            something else than a SavedModel.
     """
     out_dir = pathlib.Path(out_dir)
-    if out_dir.exists() and not overwrite:
-        raise ValueError(f"{out_dir}: exists already; --overwrite replaces it")
+    _check_free(out_dir, overwrite)
     module = tf.Module("tf_probunet")
     module.weights = list(model.trainable_variables)
-    functions = Signatures(model).functions()
+    signatures = Signatures(model)
+    functions = signatures.functions()
     for name, function in functions.items():
         setattr(module, name, function)  # For Python: loaded.sample(image)
     functions["serving_default"] = functions.pop("sample")
     metadata = {
-        "model": model.config.name,
+        "model": model.name,
         "signatures": sorted(functions),
+        "default_samples": signatures.default_samples,
         "max_samples": model.max_samples,
         "is_stochastic": model.is_stochastic,
         "size_divisor": model.config.size_divisor,
         "parameters": int(sum(np.prod(v.shape) for v in model.trainable_variables)),
     }
+    if members:
+        metadata["members"] = list(members)
     out_dir.parent.mkdir(parents=True, exist_ok=True)
     temporary = pathlib.Path(
         tempfile.mkdtemp(prefix=f".{out_dir.name}.", dir=out_dir.parent)
@@ -112,150 +159,21 @@ def save(
         saved = temporary / "saved_model"
         tf.saved_model.save(module, str(saved), signatures=functions)
         if out_dir.exists():
-            shutil.rmtree(out_dir)
+            os.replace(out_dir, temporary / "replaced")
         os.replace(saved, out_dir)
     finally:
         shutil.rmtree(temporary)
     return out_dir
 
 
-class Signatures:
-    """What a model offers, as functions of plain tensors.
-
-    `seed` is a whole number, or one for each image of the batch: then an image's
-    samples do not depend on what else is in the batch.
-    """
-
-    def __init__(self, model: SegmentationModel) -> None:
-        self.model = model
-
-    def functions(self) -> dict[str, Any]:
-        """Returns the functions by name; those that make no sense are left out."""
-        config = self.model.config
-        image = tf.TensorSpec(
-            [None, None, None, config.image_channels], tf.float32, "image"
+def _check_free(out_dir: pathlib.Path, overwrite: bool) -> None:
+    """Checks that there is nothing in the way that may not be replaced."""
+    if not out_dir.exists():
+        return
+    if not overwrite:
+        raise ValueError(f"{out_dir}: exists already; --overwrite replaces it")
+    is_empty = out_dir.is_dir() and not any(out_dir.iterdir())
+    if not is_empty and not (out_dir / "saved_model.pb").is_file():
+        raise ValueError(
+            f"{out_dir}: holds something else than a SavedModel; it is not replaced"
         )
-        labels = tf.TensorSpec([None, None, None], tf.int32, "labels")
-        count = tf.TensorSpec([], tf.int32, "num_samples")
-        seed = tf.TensorSpec(None, tf.int32, "seed")
-        # Defaults that are tensors make an input optional in the serving graph.
-        number, zero = tf.constant(DEFAULT_SAMPLES), tf.constant(0)
-
-        def sample(image, num_samples=number, seed=zero):
-            return _outputs(self._logits(image, num_samples, seed))
-
-        def mean(image, num_samples=number, seed=zero):
-            return self._mean(image, num_samples, seed)
-
-        def log_likelihood(image, labels, num_samples=number, seed=zero):
-            return self._log_likelihood(image, labels, num_samples, seed)
-
-        functions = {
-            "sample": _function(sample, image, count, seed),
-            "mean": _function(mean, image, count, seed),
-        }
-        if isinstance(self.model, ProbUNet):
-            z = tf.TensorSpec([None, None, config.latent_dim], tf.float32, "z")
-            functions.update(
-                prior=_function(self._prior, image),
-                posterior=_function(self._posterior, image, labels),
-                decode=_function(self._decode, image, z),
-                log_likelihood=_function(log_likelihood, image, labels, count, seed),
-            )
-        return functions
-
-    def _mean(self, image, num_samples, seed):
-        """Mean and entropy over samples; and the segmentation at the prior's mean."""
-        probabilities = tf.nn.softmax(self._logits(image, num_samples, seed))
-        mean = tf.reduce_mean(probabilities, axis=1)  # [B, H, W, K]
-        outputs = {
-            "mean": mean,
-            "entropy": -tf.reduce_sum(tf.math.xlogy(mean, mean), axis=-1),
-        }
-        if isinstance(self.model, ProbUNet):
-            z = self.model.prior(image).mean()[:, None]
-            logits = self.model.decode(self.model.features(image), z)
-            outputs["labels"] = tf.argmax(logits[:, 0], -1, tf.int32)
-        else:
-            outputs["labels"] = tf.argmax(mean, -1, tf.int32)
-        return outputs
-
-    def _prior(self, image):
-        return _moments(self.model.prior(self._checked(image)))
-
-    def _posterior(self, image, labels):
-        image = self._checked(image)
-        return _moments(self.model.posterior(image=image, labels=labels))
-
-    def _decode(self, image, z):
-        features = self.model.features(self._checked(image))
-        return _outputs(self.model.decode_in_chunks(features, z))
-
-    def _log_likelihood(self, image, labels, num_samples, seed):
-        image = self._checked(image)
-        nats = self.model.log_likelihood(
-            image=image,
-            labels=labels,
-            num_samples=num_samples,
-            seed=image_seeds(seed, tf.shape(image)[0]),
-        )
-        return {"log_likelihood": nats}
-
-    def _logits(self, image, num_samples, seed):
-        image = self._checked(image)
-        check = tf.debugging.assert_positive(
-            num_samples, message="num_samples must be at least 1"
-        )
-        with tf.control_dependencies([check]):
-            per_image = image_seeds(seed, tf.shape(image)[0])
-        return self.model.sample(image, num_samples, per_image)
-
-    def _checked(self, image: tf.Tensor) -> tf.Tensor:
-        """Returns the image after checking its size and that its values are finite."""
-        divisor = self.model.config.size_divisor
-        size_check = tf.debugging.assert_equal(
-            tf.shape(image)[1:3] % divisor,
-            [0, 0],
-            message=f"image height and width must be multiples of {divisor}",
-        )
-        value_check = tf.debugging.Assert(
-            tf.reduce_all(tf.math.is_finite(image)),
-            ["image has values that are not finite"],
-        )
-        with tf.control_dependencies([size_check, value_check]):
-            return tf.identity(image)
-
-
-def image_seeds(seed: tf.Tensor, batch_size: tf.Tensor) -> tf.Tensor:
-    """Returns a seed int32[B, 2] for each image.
-
-    Args:
-        seed: one number for the batch (image b then gets its own by its place b), or
-            [B] numbers, one for each image.
-        batch_size: B.
-    """
-    given = tf.reshape(seed, [-1])
-    shared = tf.equal(tf.size(given), 1)
-    places = tf.where(shared, tf.range(batch_size), tf.zeros([batch_size], tf.int32))
-    numbers = tf.broadcast_to(given, [batch_size])
-    return tf.map_fn(
-        lambda pair: seeds.fold_in(seeds.root(pair[0]), pair[1]),
-        (numbers, places),
-        fn_output_signature=tf.TensorSpec([2], tf.int32),
-    )
-
-
-def _function(function: Signature, *specs: tf.TensorSpec) -> Any:
-    return tf.function(function, input_signature=specs)
-
-
-def _outputs(logits: tf.Tensor) -> dict[str, tf.Tensor]:
-    """Returns labels [B, S, H, W] and probabilities [B, S, H, W, K] of logits."""
-    return {
-        "labels": tf.argmax(logits, -1, tf.int32),
-        "probabilities": tf.nn.softmax(logits),
-    }
-
-
-def _moments(distribution: Any) -> dict[str, tf.Tensor]:
-    return {"mean": distribution.mean(), "stddev": distribution.stddev()}

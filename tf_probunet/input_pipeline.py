@@ -14,7 +14,9 @@ from tf_probunet import augmentation, records, seeds
 from tf_probunet.cityscapes_labels import NUM_CLASSES, SWITCHES
 from tf_probunet.config import Config, DataConfig
 
-_SHUFFLE_BUFFER = 4096
+# Examples are shuffled in blocks of at most so many, and of about so many bytes.
+_BLOCK_EXAMPLES = 4096
+_BLOCK_BYTES = 256 * 2**20
 _READ_BUFFER = 8 * 2**20
 
 
@@ -40,7 +42,7 @@ def training_batches(
 
     Returns:
         Batches of `image` [B, h, w, C] float32 in 0..1 and `labels` [B, h, w] int32,
-        and `key` [B] if asked for.
+        or [B, G, h, w] with more than one grader per image; and `key` [B] if asked for.
 
     Raises:
         ValueError: the batch can't be shared equally, the crop does not fit, or a
@@ -160,21 +162,35 @@ def _stream(info: records.DatasetInfo, seed: tf.Tensor, first: int) -> tf.data.D
     """Returns (place, serialised example) from place `first` of the stream on."""
     paths = tf.constant(info.shard_paths("train"))
     count = info.count("train")
+    block = _block_size(info)
     first_epoch = first // count
 
     def epoch_records(epoch: tf.Tensor) -> tf.data.Dataset:
         epoch_seed = seeds.fold_in(seeds.fold_in(seed, -1), epoch)
-        shuffled = tf.random.experimental.stateless_shuffle(paths, epoch_seed)
-        examples = tf.data.TFRecordDataset(shuffled, buffer_size=_READ_BUFFER)
-        return examples.shuffle(
-            _SHUFFLE_BUFFER,
-            seed=tf.cast(epoch_seed[0], tf.int64),
-            reshuffle_each_iteration=False,
+        shuffled = _shuffle(paths, epoch_seed)
+        blocks = tf.data.TFRecordDataset(shuffled, buffer_size=_READ_BUFFER).batch(
+            block
+        )
+        # Not Dataset.shuffle, whose order also depends on TensorFlow's global seed.
+        return (
+            blocks.enumerate()
+            .map(lambda i, examples: _shuffle(examples, seeds.fold_in(epoch_seed, i)))
+            .unbatch()
         )
 
     epochs = tf.data.Dataset.range(first_epoch, tf.int64.max)
     stream = epochs.flat_map(epoch_records).enumerate(start=first_epoch * count)
     return stream.skip(first - first_epoch * count)
+
+
+def _shuffle(values: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    return tf.random.experimental.stateless_shuffle(values, seed)
+
+
+def _block_size(info: records.DatasetInfo) -> int:
+    """Returns how many examples are shuffled at a time: all, if memory allows."""
+    num_bytes = sum(shard["bytes"] for shard in info.splits["train"]["shards"])
+    return min(_BLOCK_EXAMPLES, 1 + _BLOCK_BYTES * info.count("train") // num_bytes)
 
 
 def _training_example(
@@ -184,24 +200,34 @@ def _training_example(
     config: Config,
     with_keys: bool,
 ) -> dict[str, tf.Tensor]:
-    grader_seed, switch_seed, augmentation_seed = seeds.split(seed, 3)
+    seeds_of_labels, augmentation_seed = seeds.split(seed)
     parsed = records.parse(serialized, spec)
     image = normalise(records.decode_image(parsed["image"], spec), spec, config.data)
-    grader = tf.random.stateless_uniform(
-        [], grader_seed, 0, spec.num_graders, dtype=tf.int32
-    )
-    labels = records.decode_labels(parsed["labels"][grader], spec)
-    if config.data.task == "switched":
-        labels = switch_classes(labels, switch_seed)
+    labels = _drawn_labels(parsed["labels"], seeds_of_labels, spec, config)
     image, labels = augmentation.augment(
         image=image,
-        labels=labels[None],
+        labels=labels,
         seed=augmentation_seed,
         config=config.augmentation,
         crop_size=config.data.crop_size,
         outside_label=0 if spec.ignore_label is None else spec.ignore_label,
     )
-    example = {"image": image, "labels": labels[0]}
+    one_grader = config.training.graders_per_image == 1
+    example = {"image": image, "labels": labels[0] if one_grader else labels}
     if with_keys:
         example["key"] = parsed["key"]
     return example
+
+
+def _drawn_labels(
+    pngs: tf.Tensor, seed: tf.Tensor, spec: records.DatasetSpec, config: Config
+) -> tf.Tensor:
+    """Draws graders, no one twice, or flips of the switched task: [G, H, W]."""
+    count = config.training.graders_per_image
+    if config.data.task == "switched":
+        labels = records.decode_labels(pngs[0], spec)
+        return tf.stack(
+            [switch_classes(labels, s) for s in seeds.split(seed, max(count, 1))]
+        )
+    drawn = tf.unstack(_shuffle(pngs, seed))[: count or spec.num_graders]
+    return tf.stack([records.decode_labels(png, spec) for png in drawn])

@@ -29,7 +29,9 @@ def model_card(
         if dataset["intensity"] == "hu"
         else "8-bit values divided by 255"
     )
-    if validation:
+    if "members" in metadata:
+        scores = _member_scores(metadata["members"])
+    elif validation:
         scores = (
             f"Squared energy distance {validation['ged']:.4f} "
             f"({config.training.validation_samples} samples), loss "
@@ -57,3 +59,16 @@ For research on segmentation under ambiguity. It is no medical device, and its s
 are no diagnosis. It has only seen crops like those it was trained on; on other scanners,
 resolutions or regions its samples and their frequencies may be wrong without any sign.
 """
+
+
+def _member_scores(members: list[dict[str, Any]]) -> str:
+    """Says who the members are, and how each does alone."""
+    seeds = ", ".join(str(member["seed"]) for member in members)
+    text = f"{len(members)} members, trained alike with the seeds {seeds}"
+    if any(member["validation"] is None for member in members):
+        return f"{text}; the last checkpoint of each."
+    distances = [member["validation"]["ged"] for member in members]
+    return (
+        f"{text}; each alone has a squared energy distance of {min(distances):.4f} to "
+        f"{max(distances):.4f}."
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import os
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -12,6 +14,7 @@ T = TypeVar("T")
 _BAR_WIDTH = 24
 _SECONDS_BETWEEN_DRAWS = 0.2
 _SECONDS_BETWEEN_LINES = 15.0
+_RECENT = 6
 
 
 class Progress:
@@ -43,11 +46,14 @@ class Progress:
             clock: seconds, for tests.
         """
         self._total, self._label, self._unit = total, label, unit
-        self._first = self._done = done
+        self._done = done
         self._stream = stream if stream is not None else sys.stderr
         self._terminal = self._stream.isatty()
         self._clock = clock
         self._start = clock()
+        # (time, done) now and then, so that the rate is that of the last minute or so:
+        # the first step of a training takes as long as many later ones.
+        self._recent = collections.deque([(self._start, done)], maxlen=_RECENT)
         self._last_shown = float("-inf") if self._terminal else self._start
         self._note = ""
         self._last_width = 0
@@ -84,8 +90,12 @@ class Progress:
 
     def _show(self) -> None:
         self._last_shown = self._clock()
+        if self._last_shown - self._recent[-1][0] >= _SECONDS_BETWEEN_LINES:
+            self._recent.append((self._last_shown, self._done))
         text = self._text()
         if self._terminal:
+            # A line that wraps could not be drawn over.
+            text = text[: _columns(self._stream) - 1]
             padding = " " * max(0, self._last_width - len(text))
             self._last_width = len(text)
             self._stream.write("\r" + text + padding)
@@ -94,17 +104,18 @@ class Progress:
         self._stream.flush()
 
     def _text(self) -> str:
-        seconds = max(self._last_shown - self._start, 1e-9)
-        rate = (self._done - self._first) / seconds
+        seconds = self._last_shown - self._start
+        since, done_then = self._recent[0]
+        rate = (self._done - done_then) / max(self._last_shown - since, 1e-9)
         parts = [f"{self._done}/{self._total}"]
         if self._terminal and self._total:
             filled = min(_BAR_WIDTH, _BAR_WIDTH * self._done // self._total)
             parts.insert(0, "[" + "#" * filled + "." * (_BAR_WIDTH - filled) + "]")
         if rate > 0:
             unit = self._unit or "items"
-            parts.append(f"{rate:.3g} {unit}/s")
+            parts.append(f"{_number(rate)} {unit}/s")
             left = (self._total - self._done) / rate
-            parts.append(f"{duration(left)} left" if left else duration(seconds))
+            parts.append(f"{duration(left)} left" if left > 0 else duration(seconds))
         if self._note:
             parts.append(self._note)
         return f"{self._label}: " + "  ".join(parts)
@@ -121,6 +132,19 @@ def track(items: Iterable[T], total: int, label: str, **kwargs: Any) -> Iterator
             progress.update(done)
     finally:
         progress.close()
+
+
+def _number(value: float) -> str:
+    """Returns three digits, or all before the point; never 1.2e+03."""
+    return f"{value:.3g}" if value < 100 else f"{value:.0f}"
+
+
+def _columns(stream: TextIO) -> int:
+    try:
+        # Some pseudo-terminals say 0.
+        return os.get_terminal_size(stream.fileno()).columns or 80
+    except OSError:
+        return 80
 
 
 def duration(seconds: float) -> str:

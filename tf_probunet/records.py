@@ -11,7 +11,7 @@ import dataclasses
 import io
 import os
 import pathlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,9 @@ IGNORE_LABEL = 255
 
 _INT16_OFFSET = 32768
 _ORDER_SALT = "record order"
-_IMAGE_DTYPES = ("uint8", "int16")
+# What the values mean, and how they are stored.
+_DTYPES = {"hu": "int16", "uint8": "uint8"}
+_CHANNELS = {"hu": (1,), "uint8": (1, 3)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -224,10 +226,15 @@ def write_dataset(
         The data set as it can be read.
 
     Raises:
-        ValueError: a key stands twice, a group is in two splits, or a split is empty.
+        ValueError: a key stands twice, a group is in two splits, a split is empty, or
+            the specification contradicts itself.
     """
     out_dir = pathlib.Path(out_dir)
+    _check_spec(spec)
     _check_splits(splits)
+    stale = _earlier_shards(out_dir)
+    # Until all shards are there, the directory holds no data set.
+    (out_dir / INFO_NAME).unlink(missing_ok=True)
     described = {}
     for split, examples in splits.items():
         ordered = sorted(examples, key=lambda e: (salted_hash(e[0], _ORDER_SALT), e[0]))
@@ -239,6 +246,8 @@ def write_dataset(
     info = {"format_version": FORMAT_VERSION, **dataclasses.asdict(spec)}
     info["splits"] = described
     files.write_json(out_dir / INFO_NAME, info)
+    for name in stale - _shard_names(described):
+        (out_dir / name).unlink(missing_ok=True)
     return read_info(out_dir)
 
 
@@ -272,7 +281,8 @@ def read_info(data_dir: files.Path) -> DatasetInfo:
                 "image_shape": tuple(raw["image_shape"]),
             }
         )
-        _check_spec(spec, splits)
+        _check_spec(spec)
+        _check_shards(splits)
     except (TypeError, KeyError, AttributeError) as error:
         raise ValueError(f"{path}: damaged data set description ({error!r})") from error
     except ValueError as error:
@@ -281,7 +291,7 @@ def read_info(data_dir: files.Path) -> DatasetInfo:
 
 
 @contextlib.contextmanager
-def named_errors(source: str) -> Iterable[None]:
+def named_errors(source: str) -> Iterator[None]:
     """Turns TensorFlow's errors while reading records into one that names `source`."""
     try:
         yield
@@ -308,16 +318,31 @@ def _check_example(example: Example, spec: DatasetSpec) -> None:
         )
     if example.modes is not None:
         expect("modes", example.modes, (spec.num_modes, height, width), "uint8")
-        if not np.isclose(np.sum(example.mode_probs), 1.0, atol=1e-5):
-            raise ValueError(
-                f"{example.key}: mode probabilities sum to "
-                f"{np.sum(example.mode_probs)}, expected 1"
-            )
-    unknown = set(np.unique(example.labels)) - set(range(spec.num_classes))
-    if unknown - {spec.ignore_label}:
+        _check_probs(example, spec)
+    if example.spacing_mm is not None and len(example.spacing_mm) != 2:
         raise ValueError(
-            f"{example.key}: labels {sorted(map(int, unknown))} are not among the "
+            f"{example.key}: spacing_mm is {example.spacing_mm}, expected two numbers"
+        )
+    maps = [example.labels] + ([] if example.modes is None else [example.modes])
+    found = {int(label) for array in maps for label in np.unique(array)}
+    unknown = found - set(range(spec.num_classes)) - {spec.ignore_label}
+    if unknown:
+        raise ValueError(
+            f"{example.key}: labels {sorted(unknown)} are not among the "
             f"{spec.num_classes} classes of {spec.name}"
+        )
+
+
+def _check_probs(example: Example, spec: DatasetSpec) -> None:
+    probs = np.asarray(example.mode_probs, np.float64)
+    if probs.shape != (spec.num_modes,) or not np.all(probs >= 0):
+        raise ValueError(
+            f"{example.key}: mode probabilities are {example.mode_probs}, expected "
+            f"{spec.num_modes} numbers of at least 0"
+        )
+    if not np.isclose(probs.sum(), 1.0, atol=1e-5):
+        raise ValueError(
+            f"{example.key}: mode probabilities sum to {probs.sum()}, expected 1"
         )
 
 
@@ -354,9 +379,7 @@ def _write_shards(
         ]
         path = out_dir / f"{split}-{index:05d}-of-{num_shards:05d}.tfrecord"
         with files.atomic_path(path) as temporary:
-            with tf.io.TFRecordWriter(str(temporary)) as writer:
-                for _, _, read in part:
-                    writer.write(read())
+            _write_shard(temporary, part)
         shards.append(
             {
                 "file": path.name,
@@ -366,6 +389,29 @@ def _write_shards(
             }
         )
     return shards
+
+
+def _write_shard(
+    path: pathlib.Path, part: Sequence[tuple[str, str, Callable[[], bytes]]]
+) -> None:
+    try:
+        with tf.io.TFRecordWriter(str(path)) as writer:
+            for _, _, read in part:
+                writer.write(read())
+    except tf.errors.OpError as error:  # for example a full disk
+        raise OSError(f"{path}: can't write the shard ({error.message})") from error
+
+
+def _earlier_shards(out_dir: pathlib.Path) -> set[str]:
+    """Returns the shards of the data set that lies there, if it can be read."""
+    try:
+        return _shard_names(read_info(out_dir).splits)
+    except (FileNotFoundError, ValueError):
+        return set()
+
+
+def _shard_names(splits: dict[str, dict[str, Any]]) -> set[str]:
+    return {shard["file"] for split in splits.values() for shard in split["shards"]}
 
 
 def _check_shard(path: pathlib.Path, shard: dict[str, Any]) -> None:
@@ -384,17 +430,30 @@ def _check_shard(path: pathlib.Path, shard: dict[str, Any]) -> None:
         )
 
 
-def _check_spec(spec: DatasetSpec, splits: dict[str, dict[str, Any]]) -> None:
-    if spec.image_dtype not in _IMAGE_DTYPES:
-        raise ValueError(f"image_dtype {spec.image_dtype!r}, not of {_IMAGE_DTYPES}")
-    numbers = (*spec.image_shape, spec.num_graders)
+def _check_spec(spec: DatasetSpec) -> None:
+    numbers = (*spec.image_shape, spec.num_graders, spec.num_modes + 1)
     if len(spec.image_shape) != 3 or any(
         not isinstance(n, int) or n < 1 for n in numbers
     ):
         raise ValueError(
-            f"image_shape {spec.image_shape} and num_graders {spec.num_graders}, "
-            f"expected whole numbers of at least 1"
+            f"image_shape {spec.image_shape}, num_graders {spec.num_graders} and "
+            f"num_modes {spec.num_modes}, expected whole numbers of at least 1, 1 and 0"
         )
+    if _DTYPES.get(spec.intensity) != spec.image_dtype:
+        raise ValueError(
+            f"intensity {spec.intensity!r} stored as {spec.image_dtype!r}, expected "
+            + " or ".join(f"{what!r} as {dtype!r}" for what, dtype in _DTYPES.items())
+        )
+    if spec.image_shape[2] not in _CHANNELS[spec.intensity]:
+        raise ValueError(
+            f"image_shape {spec.image_shape} with {spec.image_shape[2]} channels, "
+            f"expected {' or '.join(map(str, _CHANNELS[spec.intensity]))}"
+        )
+    if not isinstance(spec.preparation, dict):
+        raise ValueError(f"preparation {spec.preparation!r}, expected an object")
+
+
+def _check_shards(splits: dict[str, dict[str, Any]]) -> None:
     for split in splits.values():
         total = sum(shard["count"] for shard in split["shards"])
         if total != split["count"]:
@@ -402,14 +461,13 @@ def _check_spec(spec: DatasetSpec, splits: dict[str, dict[str, Any]]) -> None:
         for shard in split["shards"]:
             if os.path.basename(shard["file"]) != shard["file"]:
                 raise ValueError(f"shard {shard['file']!r} is not a plain file name")
+            described = (type(shard["bytes"]), type(shard["sha256"]))
+            if described != (int, str):
+                raise ValueError(f"shard {shard['file']!r} has no size and checksum")
 
 
 def _encode_png(image: np.ndarray) -> bytes:
     if image.dtype == np.int16:
-        if image.shape[2] != 1:
-            raise ValueError(
-                f"16-bit images must have one channel, got {image.shape[2]}"
-            )
         image = (image.astype(np.int32) + _INT16_OFFSET).astype(np.uint16)
     if image.shape[2] == 1:
         image = image[..., 0]

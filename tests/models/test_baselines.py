@@ -119,7 +119,9 @@ def test_prob_unet_defaults_are_the_papers():
 
 
 def test_ensemble_samples_are_its_members_in_order(batch):
-    members = [models.build(dataclasses.replace(CONFIG, name="unet"), s) for s in (1, 2)]
+    members = [
+        models.build(dataclasses.replace(CONFIG, name="unet"), s) for s in (1, 2)
+    ]
     ensemble = UNetEnsemble(members)
     samples = ensemble.sample(batch["image"], 2, seeds.root(0)).numpy()
     for s, member in enumerate(members):
@@ -133,3 +135,18 @@ def test_ensemble_samples_are_its_members_in_order(batch):
 def test_ensemble_needs_members():
     with pytest.raises(ValueError, match="at least one member"):
         UNetEnsemble([])
+
+
+@pytest.mark.parametrize("name", ["unet", "dropout_unet", "m_heads"])
+def test_several_graders_count_like_as_many_batches(name, batch):
+    config = dataclasses.replace(CONFIG, name=name, num_heads=3)
+    model = models.build(config, 3)
+    graders = tf.stack([batch["labels"], 1 - batch["labels"]], axis=1)
+    together = model.objective({**batch, "labels": graders}, seeds.root(0))
+    alone = [
+        model.objective({**batch, "labels": graders[:, g]}, seeds.root(0))
+        for g in range(2)
+    ]
+    for term, value in together.items():
+        expected = np.mean([terms[term] for terms in alone])
+        assert float(value) == pytest.approx(expected, rel=1e-5)

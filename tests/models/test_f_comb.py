@@ -45,7 +45,9 @@ def test_latents_reach_every_pixel_alike():
     layer = FComb(8, 2, 2, Initializers("orthogonal", 1))
     features = tf.zeros([1, 4, 4, 8])
     logits = layer(features, tf.constant([[[1.0, -2.0]]])).numpy()
-    np.testing.assert_allclose(logits, np.broadcast_to(logits[:, :, :1, :1], logits.shape))
+    np.testing.assert_allclose(
+        logits, np.broadcast_to(logits[:, :, :1, :1], logits.shape)
+    )
 
 
 def test_without_latents_there_is_one_sample():

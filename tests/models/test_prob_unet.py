@@ -39,9 +39,7 @@ def test_objective_is_cross_entropy_of_a_posterior_draw_plus_beta_kl(batch):
     np.testing.assert_allclose(terms["cross_entropy"], np.mean(nats), rtol=1e-5)
     np.testing.assert_allclose([terms["kl_0"], terms["kl_1"]], kl, rtol=1e-4)
     np.testing.assert_allclose(terms["kl"], kl.sum(), rtol=1e-4)
-    np.testing.assert_allclose(
-        terms["loss"], np.mean(nats) + 2.5 * kl.sum(), rtol=1e-5
-    )
+    np.testing.assert_allclose(terms["loss"], np.mean(nats) + 2.5 * kl.sum(), rtol=1e-5)
 
 
 def test_posterior_depends_on_labels_and_on_the_image(model, batch):
@@ -156,5 +154,24 @@ def test_early_injection_runs_the_unet_on_image_and_latent(batch):
     for s in range(2):
         planes = tf.tile(z[:, s, None, None, :], [1, 8, 8, 1])
         features = model.unet(tf.concat([batch["image"], planes], axis=-1))
-        np.testing.assert_allclose(logits[:, s], model.f_comb(features)[:, 0], atol=1e-5)
+        np.testing.assert_allclose(
+            logits[:, s], model.f_comb(features)[:, 0], atol=1e-5
+        )
     assert np.abs(logits[:, 0] - logits[:, 1]).max() > 1e-4
+
+
+def test_several_graders_share_the_unet_but_not_the_posterior(model, batch):
+    labels = tf.stack([batch["labels"], 1 - batch["labels"]], axis=1)  # [3, 2, 8, 8]
+    seed = seeds.root(9)
+    terms = model.objective({"image": batch["image"], "labels": labels}, seed)
+    noise = tf.reshape(tf.random.stateless_normal([6, 2], seed), [3, 2, 2])
+    prior, features = model.prior(batch["image"]), model.features(batch["image"])
+    nats, kls = [], []
+    for g in range(2):
+        posterior = model.posterior(image=batch["image"], labels=labels[:, g])
+        z = posterior.mean() + posterior.stddev() * noise[:, g]
+        logits = model.f_comb(features, z[:, None])[:, 0]
+        nats.append(losses.cross_entropy(logits=logits, labels=labels[:, g]))
+        kls.append(np.asarray(losses.kl_per_dimension(posterior, prior)).sum(-1))
+    assert float(terms["cross_entropy"]) == pytest.approx(np.mean(nats), rel=1e-5)
+    assert float(terms["kl"]) == pytest.approx(np.mean(kls), rel=1e-4)

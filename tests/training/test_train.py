@@ -291,7 +291,7 @@ def test_a_loss_that_is_not_finite_stops_the_run(phantom_dir, tmp_path, monkeypa
         info, train.fit_to_data(config, info), start_step=2, with_keys=True
     )
     keys = [key.decode() for key in next(iter(batches))["key"].numpy()]
-    with pytest.raises(callbacks.Diverged) as error:
+    with pytest.raises(callbacks.DivergedError) as error:
         _train(config, phantom_dir, tmp_path)
     # Steps are counted from 0; the guard looks before the checkpoint of each step.
     assert "step 2: kl not finite" in str(error.value)

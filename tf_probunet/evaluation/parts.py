@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 import time
 import zipfile
+import zlib
 from collections.abc import Callable
 
 import numpy as np
@@ -93,6 +94,6 @@ def _load(path: pathlib.Path) -> dict[str, np.ndarray] | None:
     try:
         with np.load(path, allow_pickle=False) as arrays:
             part = dict(arrays)
-    except (OSError, ValueError, zipfile.BadZipFile):
+    except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error):
         return None
     return part if len(part.get("keys", ())) else None

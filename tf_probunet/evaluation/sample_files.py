@@ -89,7 +89,7 @@ def find(samples_dir: files.Path, keys: Collection[str]) -> dict[str, pathlib.Pa
         if key is None or not (is_npz or path.is_dir()):
             raise ValueError(
                 f"{path}: belongs to no image; expected <key>.npz or a directory <key> "
-                f"of PNGs, for one of {len(names)} keys such as {min(names, default='')}"
+                f"for one of {len(names)} keys such as {min(names, default='')}"
             )
         if key in found:
             raise ValueError(f"{path}: {key} has samples in {found[key]} too")
@@ -153,34 +153,49 @@ def fingerprint(found: Mapping[str, pathlib.Path]) -> str:
 
 
 def _read_npz(path: pathlib.Path, count: int, size: tuple[int, int]) -> np.ndarray:
+    damaged = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError)
     try:
         with zipfile.ZipFile(path) as archive:
-            _check_header(path, archive, count, size)
+            shape, dtype = _read_header(path, archive)
+    except damaged as error:
+        raise ValueError(f"{path}: damaged NPZ file ({error})") from error
+    _check_header(path, shape, dtype, count, size)
+    try:
         with np.load(path, allow_pickle=False) as arrays:
             return arrays[ARRAY_NAME][:count]
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
+    except (*damaged, ValueError) as error:
         raise ValueError(f"{path}: damaged NPZ file ({error})") from error
 
 
-def _check_header(
-    path: pathlib.Path, archive: zipfile.ZipFile, count: int, size: tuple[int, int]
-) -> None:
-    """Checks shape, type and length before anything is unpacked."""
+def _read_header(
+    path: pathlib.Path, archive: zipfile.ZipFile
+) -> tuple[tuple[int, ...], np.dtype]:
+    """Returns shape and type of the array; nothing else is unpacked."""
     member = f"{ARRAY_NAME}.npy"
     if member not in archive.namelist():
         raise ValueError(
             f"{path}: holds {archive.namelist()[:5]}; expected the array {ARRAY_NAME!r}"
         )
+    readers = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }
     with archive.open(member) as stream:
         try:
             version = np.lib.format.read_magic(stream)
-            read_header = {
-                (1, 0): np.lib.format.read_array_header_1_0,
-                (2, 0): np.lib.format.read_array_header_2_0,
-            }[version]
-            shape, _, dtype = read_header(stream, max_header_size=_MAX_HEADER)
+            shape, _, dtype = readers[version](stream, max_header_size=_MAX_HEADER)
         except (ValueError, KeyError) as error:
             raise ValueError(f"{path}: damaged array {ARRAY_NAME!r}") from error
+    return shape, dtype
+
+
+def _check_header(
+    path: pathlib.Path,
+    shape: tuple[int, ...],
+    dtype: np.dtype,
+    count: int,
+    size: tuple[int, int],
+) -> None:
     if dtype.kind not in "biu":
         raise ValueError(f"{path}: samples are {dtype}; expected integers")
     if len(shape) != 3 or shape[1:] != tuple(size):

@@ -42,7 +42,8 @@ class Rules:
         statistic: "v" or "u"; see `ged.energy_distance`.
         both_empty: "zero" or "drop".
         num_classes: classes of the graders' label maps.
-        ignore_label: label of pixels that count nowhere; None for none.
+        ignore_label: label of pixels that count nowhere; None for none. In the switched
+            task it is 255.
     """
 
     kind: str
@@ -183,7 +184,7 @@ def _floors(
 def _exact(
     rules: Rules, samples: np.ndarray, modes: np.ndarray, mode_probs: np.ndarray
 ) -> Arrays:
-    """The energy distance to the modes themselves; its floor where it is the paper's."""
+    """The energy distance to the modes themselves, and its floor where known."""
     terms = ged.energy_terms(
         samples,
         modes,
@@ -236,7 +237,7 @@ def _switched(
     def one(key: str, maps: np.ndarray, labels: np.ndarray) -> Arrays:
         with checks.naming(key):
             result = switched_modes.score_image(
-                maps, labels, sample_counts=rules.counts, ignore=rules.ignore_label
+                maps, labels, sample_counts=rules.counts
             )
         return {
             "ged": np.array([result.energy_distances[n] for n in rules.counts]),

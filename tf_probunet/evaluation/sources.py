@@ -92,9 +92,8 @@ class SavedModel:
                     f"{info.data_dir}: has {found} {name}, but the model in "
                     f"{self._path} expects {expected}"
                 )
-        height, width = self.data.eval_size or spec.image_shape[0], (
-            self.data.eval_size or spec.image_shape[1]
-        )
+        size = self.data.eval_size
+        height, width = (size, size) if size else spec.image_shape[:2]
         if height % self._size_divisor or width % self._size_divisor:
             raise ValueError(
                 f"{info.data_dir}: images are {height}x{width}, but the model in "
@@ -142,8 +141,8 @@ class SavedModel:
             try:
                 outputs = self._loaded.sample(image[None], count, seed)
             except tf.errors.OpError as error:
-                reason = (error.message or repr(error)).splitlines()[0]
-                raise ValueError(f"{key}: {self._path} fails on it ({reason})") from error
+                reason = _reason(error)
+                raise ValueError(f"{key}: the model fails ({reason})") from error
             labels.append(outputs["labels"][0].numpy().astype(np.uint8))
             if with_mean:
                 mean = tf.reduce_mean(outputs["probabilities"][0], axis=0)
@@ -266,15 +265,23 @@ def _read_assets(path: pathlib.Path) -> tuple[Config, dict[str, Any], dict[str, 
 def _load(path: pathlib.Path) -> Any:
     try:
         loaded = tf.saved_model.load(str(path))
-    except (tf.errors.OpError, ValueError, KeyError) as error:
-        reason = str(error).splitlines()[0]
-        raise ValueError(f"{path}: damaged SavedModel ({reason})") from error
+    except tf.errors.OpError as error:
+        raise ValueError(f"{path}: damaged SavedModel ({_reason(error)})") from error
+    except (OSError, ValueError, KeyError) as error:
+        raise ValueError(f"{path}: damaged SavedModel ({error})") from error
     if not callable(getattr(loaded, "sample", None)):
         raise ValueError(
             f"{path}: a SavedModel without the function `sample`; export it with "
             "run/export.py"
         )
     return loaded
+
+
+def _reason(error: tf.errors.OpError) -> str:
+    """Returns the line of TensorFlow's message that says what happened."""
+    lines = [line.strip() for line in error.message.splitlines()]
+    telling = [line for line in lines if line and not line.startswith("[[")]
+    return telling[-1] if telling else type(error).__name__
 
 
 def _fingerprint(path: pathlib.Path) -> str:

@@ -1,63 +1,213 @@
-"""A grid of images, graders and samples, with outlines over the image."""
+"""Grids of images, graders and samples: of one model, or of several for one image."""
 
 from __future__ import annotations
 
-import io
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-# Okabe and Ito's colours: told apart by colour-blind readers.
-GRADER_COLOUR = "#E69F00"
-SAMPLE_COLOUR = "#56B4E9"
+from tf_probunet.cityscapes_labels import (
+    IGNORE_LABEL,
+    MODE_PROBABILITIES,
+    NUM_MODES,
+    NUM_TRAIN_CLASSES,
+    switch_table,
+)
+from tf_probunet.figures import grid, pictures, style
+from tf_probunet.figures.style import GRADER_COLOUR, SAMPLE_COLOUR
+
+_MAX_CELL = 0.9
+_GAP = 0.02
+_TITLE_HEIGHT = 0.24
+_HEADING_HEIGHT = 0.16
+_NAME_WIDTH = 1.05
+_NAME_SIZE = 7
 
 
-def draw(*, images: np.ndarray, graders: np.ndarray, samples: np.ndarray) -> Figure:
-    """Draws one row per image: the image, each grader, each sample.
+class GroundTruth(NamedTuple):
+    """Label maps that stand for the truth, and what they are called.
 
-    How to read it: the graders' outlines are orange, the samples' blue; an image
-    without an outline means that this grader, or sample, sees no lesion. A good model's
-    samples vary as the graders do, empty ones included.
+    Attributes:
+        maps: [G, H, W].
+        names: [G].
+    """
+
+    maps: np.ndarray
+    names: list[str]
+
+
+@style.styled()
+def draw(
+    *,
+    images: np.ndarray,
+    graders: np.ndarray,
+    samples: np.ndarray,
+    layout: str = "rows",
+    grader_word: str = "grader",
+    keys: Sequence[str] = (),
+    title: str = "",
+) -> Figure:
+    """Draws each image with its graders and samples.
+
+    How to read it: for lesions, the graders' outlines are orange and the samples' blue;
+    a picture without an outline means that this grader, or sample, sees no lesion. For
+    street scenes, colours are classes and black pixels are ignored. A good model's
+    samples vary as the graders do, in the same shares, empty ones included; each by
+    itself looks like the work of a grader.
 
     Args:
         images: [N, H, W, C] in 0..1.
         graders: [N, G, H, W] labels.
         samples: [N, S, H, W] labels.
+        layout: "rows", an image and its masks in a row, or "columns" as in the paper.
+        grader_word: what to call a grader's map.
+        keys: [N], listed below the grid.
+        title: above the grid.
 
     Returns:
-        The figure.
+        The figure, at most as large as a page.
+
+    Raises:
+        ValueError: the layout is unknown, or the arrays do not fit.
     """
-    rows, cols = len(images), 1 + graders.shape[1] + samples.shape[1]
-    figure = Figure(figsize=(0.9 * cols, 0.9 * rows + 0.3))
-    FigureCanvasAgg(figure)
-    axes = figure.subplots(rows, cols, squeeze=False)
-    figure.subplots_adjust(0.005, 0.005, 0.995, 1 - 0.26 / (0.9 * rows + 0.3), 0.04, 0.04)
-    for row, image in enumerate(images):
-        _show(axes[row, 0], image)
-        for col, labels in enumerate(graders[row], 1):
-            _show(axes[row, col], image, labels, GRADER_COLOUR)
-        for col, labels in enumerate(samples[row], 1 + graders.shape[1]):
-            _show(axes[row, col], image, labels, SAMPLE_COLOUR)
-    titles = ["image"]
-    titles += [f"grader {i + 1}" for i in range(graders.shape[1])]
-    titles += [f"sample {i + 1}" for i in range(samples.shape[1])]
-    for axis, title in zip(axes[0], titles):
-        axis.set_title(title, fontsize=8, pad=3)
-    return figure
+    _check_shapes(images, graders, samples)
+    binary = pictures.is_binary(graders, samples)
+    groups = (
+        grid.Group("image", 1),
+        grid.Group(grader_word, graders.shape[1]),
+        grid.Group("sample", samples.shape[1]),
+    )
+    cells = grid.Grid(
+        num_images=len(images),
+        groups=groups,
+        aspect=images.shape[1] / images.shape[2],
+        layout=layout,
+        title=title,
+        note=_key_note(keys),
+        legend=() if binary else (graders, samples),
+    )
+    for n, image in enumerate(images):
+        pictures.show_image(cells.axes(n, 0), image)
+        for m, labels in enumerate([*graders[n], *samples[n]], 1):
+            colour = GRADER_COLOUR if m <= graders.shape[1] else SAMPLE_COLOUR
+            axis = cells.axes(n, m)
+            pictures.show_labels(axis, image, labels, binary=binary, colour=colour)
+    return cells.page.figure
 
 
-def to_png(figure: Figure, dpi: int = 100) -> bytes:
-    """Renders a figure to PNG."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=dpi)
-    return buffer.getvalue()
+@style.styled()
+def compare(
+    *,
+    image: np.ndarray,
+    graders: np.ndarray,
+    samples: Mapping[str, np.ndarray],
+    grader_names: Sequence[str] | None = None,
+    title: str = "",
+) -> Figure:
+    """Draws one image with the samples of several models, a row for each.
+
+    How to read it: the first row has the image and what the graders marked, each row
+    below it the samples of one model; outlines and colours as in `draw`. A good row
+    looks like more graders: each sample is plausible, and together they vary as the
+    first row does.
+
+    Args:
+        image: [H, W, C] in 0..1.
+        graders: [G, H, W] labels.
+        samples: [S, H, W] labels of each model, by its name.
+        grader_names: [G], if they are not just numbered.
+        title: above the grid.
+
+    Returns:
+        The figure, as wide as a page.
+    """
+    stacks = [graders, *samples.values()]
+    binary = pictures.is_binary(*stacks)
+    names = list(grader_names or (f"grader {i + 1}" for i in range(len(graders))))
+    columns = max(1 + len(graders), *(len(maps) for maps in samples.values()))
+    width = min(_MAX_CELL, (style.PAGE_WIDTH - _NAME_WIDTH) / columns - _GAP)
+    height = width * image.shape[0] / image.shape[1]
+    top = _HEADING_HEIGHT + (_TITLE_HEIGHT if title else 0)
+    page_width = _NAME_WIDTH + columns * (width + _GAP)
+    bottom = 0 if binary else pictures.class_legend_height(stacks, page_width)
+    page = style.Page(page_width, top + (1 + len(samples)) * (height + _GAP) + bottom)
+    page.text(page.width / 2, 0.05, title, ha="center", va="top")
+    if not binary:
+        pictures.class_legend(page, stacks)
+
+    def cell(row: int, col: int):
+        x, y = _NAME_WIDTH + col * (width + _GAP), top + row * (height + _GAP)
+        return page.axes(x, y, width, height)
+
+    pictures.show_image(cell(0, 0), image)
+    _name_row(page, top + height / 2, "ground truth")
+    for col, name in enumerate(["image", *names]):
+        x = _NAME_WIDTH + col * (width + _GAP) + width / 2
+        page.text(x, top - 0.02, name, ha="center", va="bottom", fontsize=style.SMALL)
+    for col, labels in enumerate(graders, 1):
+        axis = cell(0, col)
+        pictures.show_labels(axis, image, labels, binary=binary, colour=GRADER_COLOUR)
+    for row, (name, maps) in enumerate(samples.items(), 1):
+        _name_row(page, top + row * (height + _GAP) + height / 2, name)
+        for col, labels in enumerate(maps):
+            axis = cell(row, col)
+            pictures.show_labels(
+                axis, image, labels, binary=binary, colour=SAMPLE_COLOUR
+            )
+    return page.figure
 
 
-def _show(
-    axis, image: np.ndarray, labels: np.ndarray | None = None, colour: str | None = None
-) -> None:
-    axis.imshow(image.squeeze(), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
-    if labels is not None and (labels > 0).any() and (labels == 0).any():
-        axis.contour(labels > 0, levels=[0.5], colors=[colour], linewidths=1.2)
-    axis.set_axis_off()
+def likely_modes(labels: np.ndarray, number: int) -> GroundTruth:
+    """The most probable ground truths of a street scene with switched classes.
+
+    Modes that differ only in classes which the scene lacks are one and the same.
+
+    Args:
+        labels: [H, W], the 19 training classes before any flip, or the ignored label.
+        number: how many, at most.
+
+    Returns:
+        The maps and their names, the mode's number with its probability.
+
+    Raises:
+        ValueError: the labels are not as described.
+    """
+    if not ((labels < NUM_TRAIN_CLASSES) | (labels == IGNORE_LABEL)).all():
+        raise ValueError(
+            f"labels go up to {labels[labels != IGNORE_LABEL].max()}; expected the "
+            f"{NUM_TRAIN_CLASSES} classes before any flip"
+        )
+    present = np.unique(labels)
+    shares: dict[bytes, list] = {}
+    for mode in range(NUM_MODES):
+        same = shares.setdefault(switch_table(mode)[present].tobytes(), [mode, 0.0])
+        same[1] += MODE_PROBABILITIES[mode]
+    modes = sorted(shares.values(), key=lambda pair: -pair[1])[:number]
+    return GroundTruth(
+        maps=np.stack([switch_table(mode)[labels] for mode, _ in modes]),
+        names=[f"mode {mode}: {100 * share:.1f} %" for mode, share in modes],
+    )
+
+
+def _name_row(page: style.Page, y: float, name: str) -> None:
+    text = "\n".join(pictures.wrapped(name, _NAME_WIDTH - 0.12, _NAME_SIZE))
+    place = {"ha": "right", "va": "center", "fontsize": _NAME_SIZE}
+    page.text(_NAME_WIDTH - 0.08, y, text, **place)
+
+
+def _key_note(keys: Sequence[str]) -> str:
+    # No-break spaces keep a number and its key on one line.
+    listed = ", ".join(f"{n + 1}\u00a0=\u00a0{key}" for n, key in enumerate(keys))
+    return f"images: {listed}" if keys else ""
+
+
+def _check_shapes(images: np.ndarray, graders: np.ndarray, samples: np.ndarray) -> None:
+    size = (len(images), *images.shape[1:3])
+    for name, stack in (("graders", graders), ("samples", samples)):
+        if stack.ndim != 4 or (len(stack), *stack.shape[2:]) != size:
+            raise ValueError(
+                f"{name} have shape {stack.shape} for images {images.shape}; expected "
+                "[N, maps, H, W] of the same N, H and W"
+            )

@@ -9,8 +9,10 @@ import tensorflow as tf
 
 from tf_probunet import losses, seeds
 from tf_probunet.config import ModelConfig
+from tf_probunet.models.weight_average import WeightAverage
 
-# `image` [B, H, W, C] float32 in 0..1 and `labels` [B, H, W] int32.
+# `image` [B, H, W, C] float32 in 0..1 and `labels` [B, H, W] int32, or [B, G, H, W]
+# with the label maps of several graders.
 Batch = dict[str, tf.Tensor]
 
 _TEST_SEED = 2**40  # No training step has this number.
@@ -34,10 +36,11 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
     is_stochastic = False
     max_samples: int | None = None
 
-    def __init__(self, config: ModelConfig, seed: int = 0):
-        super().__init__(name=config.name)
+    def __init__(self, config: ModelConfig, seed: int = 0, name: str | None = None):
+        super().__init__(name=name or config.name)
         self.config, self.seed = config, seed
         self.weight_decay = 0.0
+        self.weight_average: WeightAverage | None = None
         self.term_names: list[str] = []
         self._means: dict[str, tf.keras.metrics.Mean] = {}
 
@@ -94,8 +97,25 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         super().compile(optimizer=optimizer, **kwargs)
         self.weight_decay = weight_decay
 
+    def grader_cross_entropy(self, logits: tf.Tensor, batch: Batch) -> tf.Tensor:
+        """Returns the cross-entropy of each of M segmentations for each of G graders.
+
+        Args:
+            logits: [B, M, H, W, K].
+            batch: whose labels have G graders.
+
+        Returns:
+            [B, G, M].
+        """
+        labels = grader_maps(batch)
+        num_graders, num_maps = labels.shape[1], logits.shape[1]
+        return self.cross_entropy(
+            tf.repeat(logits[:, None], num_graders, axis=1),
+            tf.repeat(labels[:, :, None], num_maps, axis=2),
+        )
+
     def cross_entropy(self, logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-        """Returns the cross-entropy [...] of logits [..., H, W, K], summed over pixels."""
+        """Returns the cross-entropy [...] of logits [..., H, W, K], pixels summed."""
         return losses.cross_entropy(
             logits=logits, labels=labels, ignore_label=self.config.ignore_label
         )
@@ -117,7 +137,7 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         with tf.GradientTape() as tape:
             terms = self.objective(batch, seed)
             terms["weight_decay"] = self._weight_decay_loss()
-            # Each replica sees 1/n of the batch, and gradients are summed over replicas.
+            # Each replica sees 1/n of the batch; gradients are summed over replicas.
             loss = (terms["loss"] + terms["weight_decay"]) / num_replicas
             if scaled_optimizer:
                 loss = self.optimizer.get_scaled_loss(loss)
@@ -134,6 +154,8 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         self.optimizer.apply_gradients(
             zip(gradients, variables), skip_gradients_aggregation=True
         )
+        if self.weight_average is not None:
+            self.weight_average.update(variables, step)
         return self._update_means(terms)
 
     def test_step(self, batch: Batch) -> dict[str, tf.Tensor]:
@@ -171,6 +193,12 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         first = tf.logical_and(self.bad_step < 0, tf.reduce_any(bad > 0))
         self.bad_terms.assign(tf.where(first, bad, self.bad_terms))
         self.bad_step.assign(tf.where(first, step, self.bad_step))
+
+
+def grader_maps(batch: Batch) -> tf.Tensor:
+    """Returns the labels with an axis for the graders: [B, G, H, W]."""
+    labels = batch["labels"]
+    return labels[:, None] if labels.shape.rank == 3 else labels
 
 
 def not_finite(value: tf.Tensor) -> tf.Tensor:

@@ -49,7 +49,8 @@ class DropoutUNet(SegmentationModel):
         """Returns the mean cross-entropy of the batch as `loss`."""
         image_seeds = seeds.per_image(seed, tf.shape(batch["image"])[0])
         logits = self.logits(batch["image"], image_seeds)
-        return {"loss": tf.reduce_mean(self.cross_entropy(logits, batch["labels"]))}
+        nats = self.grader_cross_entropy(logits[:, None], batch)
+        return {"loss": tf.reduce_mean(nats)}
 
     def sample(
         self, image: tf.Tensor, num_samples: int | tf.Tensor, seed: tf.Tensor

@@ -57,19 +57,35 @@ class FComb(tf.keras.layers.Layer):
         Returns:
             [B, S, H, W, K] float32.
         """
-        num_features = features.shape[-1]
-        kernel = self._weights_of(self._kernels[0])
-        x = tf.nn.conv2d(features, kernel[:, :, :num_features], 1, "SAME")
-        x = tf.nn.bias_add(x, self._weights_of(self._biases[0]))[:, None]
+        return self.combine(self.project(features), z)
+
+    def project(self, features: tf.Tensor) -> tf.Tensor:
+        """Computes W_f f + b, which all samples of an image share: [B, H, W, C]."""
+        kernel = self._weights_of(self._kernels[0])[:, :, : features.shape[-1]]
+        return self._convolve(features, kernel, self._biases[0])
+
+    def combine(self, projected: tf.Tensor, z: tf.Tensor | None = None) -> tf.Tensor:
+        """Computes the logits from what `project` returned and the latents."""
+        x = projected[:, None]
         if self._latent_dim:
             z = tf.cast(z, self.compute_dtype)
-            shift = tf.einsum("bsl,lc->bsc", z, kernel[0, 0, num_features:])
+            kernel = self._weights_of(self._kernels[0])[0, 0, -self._latent_dim :]
+            shift = tf.einsum("bsl,lc->bsc", z, kernel)
             x = x + shift[:, :, None, None, :]  # [B, S, H, W, C]
+        shape = tf.shape(x)
+        # As images, so that convolution, bias and ReLU are fused.
+        merged = tf.concat([[shape[0] * shape[1]], shape[2:]], axis=0)
+        x = tf.reshape(x, merged)  # [B S, H, W, C]
         for kernel, bias in zip(self._kernels[1:], self._biases[1:]):
-            x = tf.nn.relu(x)
-            x = tf.einsum("bshwc,cd->bshwd", x, self._weights_of(kernel)[0, 0])
-            x = x + self._weights_of(bias)
-        return tf.cast(x, tf.float32)
+            x = self._convolve(tf.nn.relu(x), self._weights_of(kernel), bias)
+        x = tf.reshape(x, tf.concat([shape[:-1], [x.shape[-1]]], axis=0))
+        return tf.cast(x, tf.float32)  # [B, S, H, W, K]
+
+    def _convolve(
+        self, x: tf.Tensor, kernel: tf.Tensor, bias: tf.Variable
+    ) -> tf.Tensor:
+        x = tf.nn.conv2d(x, kernel, 1, "SAME")
+        return tf.nn.bias_add(x, self._weights_of(bias))
 
     def _weights_of(self, variable: tf.Variable) -> tf.Tensor:
         return tf.cast(variable, self.compute_dtype)

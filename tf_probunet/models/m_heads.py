@@ -32,9 +32,8 @@ class MHeads(SegmentationModel):
     def objective(self, batch: Batch, seed: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns the weighted loss of the heads, and that of the best as a term."""
         del seed  # Nothing here is random.
-        logits = self.logits(batch["image"])
-        labels = tf.repeat(batch["labels"][:, None], self.config.num_heads, axis=1)
-        nats = self.cross_entropy(logits, labels)  # [B, M]
+        nats = self.grader_cross_entropy(self.logits(batch["image"]), batch)
+        nats = tf.reshape(nats, [-1, self.config.num_heads])  # [B G, M]
         loss = losses.best_head(nats, self.config.head_epsilon)
         return {
             "loss": tf.reduce_mean(loss),
@@ -50,12 +49,12 @@ class MHeads(SegmentationModel):
         return self.logits(image)[:, :num_samples]
 
 
-def checked_count(
-    num_samples: int | tf.Tensor, available: int, what: str
-) -> tf.Tensor:
+def checked_count(num_samples: int | tf.Tensor, available: int, what: str) -> tf.Tensor:
     """Returns `num_samples` after checking that there are so many samples."""
     num_samples = tf.convert_to_tensor(num_samples)
-    message = f"num_samples must be at most {available}: the model has {available} {what}"
+    message = (
+        f"num_samples must be at most {available}: the model has {available} {what}"
+    )
     check = tf.debugging.assert_less_equal(num_samples, available, message)
     with tf.control_dependencies([check] if check is not None else []):
         return tf.identity(num_samples)

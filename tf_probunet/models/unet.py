@@ -44,7 +44,7 @@ class UNet(SegmentationModel):
     def objective(self, batch: Batch, seed: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns the mean cross-entropy of the batch as `loss`."""
         del seed  # Nothing here is random.
-        nats = self.cross_entropy(self.logits(batch["image"])[:, 0], batch["labels"])
+        nats = self.grader_cross_entropy(self.logits(batch["image"]), batch)
         return {"loss": tf.reduce_mean(nats)}
 
     def sample(

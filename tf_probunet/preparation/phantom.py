@@ -75,9 +75,7 @@ def draw_example(config: PhantomConfig, split: str, index: int) -> records.Examp
     """
     attempt = 0
     while True:
-        rng = np.random.default_rng(
-            [config.seed, _SPLITS.index(split), index, attempt]
-        )
+        rng = np.random.default_rng([config.seed, _SPLITS.index(split), index, attempt])
         image, modes, probs = _draw_image(rng, config.image_size)
         graders = rng.choice(NUM_MODES, size=NUM_GRADERS, p=probs)
         if graders.any():  # mode 0 is "nothing"
@@ -117,9 +115,7 @@ def _process(unit: runner.Unit) -> runner.UnitResult:
     examples = [(split, draw_example(config, split, i)) for i in range(start, stop)]
     empty = sum(int(not m.any()) for _, e in examples for m in e.labels)
     masks = NUM_GRADERS * len(examples)
-    return runner.UnitResult(
-        examples, counts={"masks": masks, "empty masks": empty}
-    )
+    return runner.UnitResult(examples, counts={"masks": masks, "empty masks": empty})
 
 
 def _draw_image(

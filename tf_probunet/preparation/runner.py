@@ -248,13 +248,13 @@ def _process_waiting(
             yield _process_unit(unit, process, spec, part_dir)
         return
     context = multiprocessing.get_context("spawn")  # TensorFlow does not survive a fork
-    # Ctrl-C reaches all processes of a terminal: this one stops giving out work, and
-    # the workers finish and keep the units they have begun.
+    # Ctrl-C reaches all processes of a terminal. The workers die without a word: parts
+    # are written whole or not at all.
     with concurrent.futures.ProcessPoolExecutor(
         workers,
         mp_context=context,
         initializer=signal.signal,
-        initargs=(signal.SIGINT, signal.SIG_IGN),
+        initargs=(signal.SIGINT, signal.SIG_DFL),
     ) as pool:
         futures = [
             pool.submit(_process_unit, unit, process, spec, part_dir)

@@ -43,7 +43,7 @@ class StepCallback(tf.keras.callbacks.Callback):
         return self.step // every > self._previous // every
 
 
-class Diverged(ValueError):
+class DivergedError(ValueError):
     """A loss that is not finite."""
 
 
@@ -66,13 +66,13 @@ class NonFiniteGuard(StepCallback):
             self.check()
 
     def check(self) -> None:
-        """Raises `Diverged` if a term was not finite."""
+        """Raises `DivergedError` if a term was not finite."""
         step = int(self.model.bad_step.numpy())
         if step < 0:
             return
         terms = ", ".join(self.model.bad_term_names())
         keys = ", ".join(self._keys_of_step(step))
-        raise Diverged(
+        raise DivergedError(
             f"step {step}: {terms} not finite; the batch was {keys}; the last good "
             f"checkpoint is kept (try a smaller --learning_rate)"
         )
@@ -162,7 +162,8 @@ class ScalarLogs(StepCallback):
             for name, value in logs.items():
                 tf.summary.scalar(f"training/{name}", value)
             tf.summary.scalar("training/learning_rate", self.model.optimizer.lr)
-            tf.summary.scalar("training/images_per_second", images / (now - self._since))
+            speed = images / (now - self._since)
+            tf.summary.scalar("training/images_per_second", speed)
         self.model.reset_metrics()
         self.restart_clock()
 

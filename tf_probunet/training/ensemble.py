@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import glob
 import pathlib
+from collections.abc import Callable
 
 import tensorflow as tf
 
@@ -37,6 +38,7 @@ def train_members(
     run_dir: files.Path,
     num_members: int,
     strategy: tf.distribute.Strategy,
+    report: Callable[[str], None],
 ) -> list[train.Outcome]:
     """Trains U-Nets one after another, or goes on where it was stopped.
 
@@ -46,6 +48,7 @@ def train_members(
         run_dir: the members' run directories are this and a number.
         num_members: how many.
         strategy: the devices.
+        report: is told which member comes next.
 
     Returns:
         How each ended. A signal ends the list: that member is saved, and the same call
@@ -57,10 +60,12 @@ def train_members(
     """
     outcomes = []
     for index in range(num_members):
+        directory = member_dir(run_dir, index)
+        report(f"member {index + 1} of {num_members}: {directory}")
         outcome = train.train(
             member_config(config, index),
             data_dir=data_dir,
-            run_dir=member_dir(run_dir, index),
+            run_dir=directory,
             strategy=strategy,
         )
         outcomes.append(outcome)

@@ -11,6 +11,7 @@ import tensorflow as tf
 from tf_probunet import files, models, records
 from tf_probunet.config import Config, read_config
 from tf_probunet.models.base import SegmentationModel
+from tf_probunet.models.weight_average import WeightAverage
 
 CONFIG_NAME = "config.json"
 DATASET_NAME = "dataset.json"
@@ -103,12 +104,17 @@ class RunDir:
                 f"{'last' if which == 'best' else 'best'}"
             )
         model = models.build(config.model, config.training.seed)
+        decay = config.training.ema_decay
+        if decay:
+            model.weight_average = WeightAverage(model.trainable_variables, decay)
         checkpoint = tf.train.Checkpoint(model=model)
         try:
             checkpoint.restore(path).assert_existing_objects_matched().expect_partial()
         except (tf.errors.OpError, AssertionError, ValueError) as error:
             reason = str(error).splitlines()[0]
             raise ValueError(f"{path}: unreadable checkpoint ({reason})") from error
+        if decay and which == "last":  # The best was saved with the averages applied.
+            model.weight_average.apply(model.trainable_variables)
         return model
 
 
@@ -123,5 +129,5 @@ def describe_dataset(info: records.DatasetInfo) -> dict[str, Any]:
         "image_shape": list(spec.image_shape),
         "num_graders": spec.num_graders,
         "preparation": spec.preparation,
-        "counts": {split: described["count"] for split, described in info.splits.items()},
+        "counts": {split: info.count(split) for split in info.splits},
     }

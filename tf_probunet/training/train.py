@@ -12,6 +12,7 @@ import tensorflow as tf
 from tf_probunet import files, input_pipeline, models, records
 from tf_probunet.config import Config
 from tf_probunet.models.base import SegmentationModel
+from tf_probunet.models.weight_average import WeightAverage
 from tf_probunet.training import callbacks, schedules
 from tf_probunet.training.run_dir import RunDir, describe_dataset
 from tf_probunet.training.validation import Validation, Validator, write_settings
@@ -98,6 +99,12 @@ def fit_to_data(config: Config, info: records.DatasetInfo) -> Config:
                 f"({spec.image_shape[0]}x{spec.image_shape[1]}) are no multiples of "
                 f"{divisor}, as {config.model.num_scales} scales need"
             )
+    graders = config.training.graders_per_image
+    if config.data.task == "plain" and graders > spec.num_graders:
+        raise ValueError(
+            f"graders_per_image is {graders}, but the images of {info.data_dir} have "
+            f"{spec.num_graders}"
+        )
     if config.data.task == "switched" and spec.name != "cityscapes":
         raise ValueError(
             f"task is 'switched', which needs Cityscapes labels, but {info.data_dir} "
@@ -124,6 +131,10 @@ def build(config: Config) -> tuple[SegmentationModel, tf.train.Checkpoint]:
     if training.mixed_precision == "float16":
         optimizer = tf.keras.mixed_precision.LossScaleOptimizer(optimizer)
     optimizer.build(model.trainable_variables)
+    if training.ema_decay:
+        model.weight_average = WeightAverage(
+            model.trainable_variables, training.ema_decay
+        )
     model.compile(
         optimizer,
         weight_decay=training.weight_decay,

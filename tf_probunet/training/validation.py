@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from collections.abc import Callable
@@ -108,8 +109,15 @@ class Validation(StepCallback):
             self.validate()
             self._done()
 
-    def validate(self) -> dict[str, float]:
+    def validate(self) -> None:
         """Computes, logs and compares; keeps the checkpoint if it is the best."""
+        # A resumed run must not be behind its own best checkpoint.
+        self._checkpoints.save()
+        average, variables = self.model.weight_average, self.model.trainable_variables
+        with average.applied(variables) if average else contextlib.nullcontext():
+            self._validate()
+
+    def _validate(self) -> None:
         scores = self._validator.loss()
         scores["ged"] = self._validator.energy_distance()
         with self._writer.as_default(step=self.step):
@@ -123,15 +131,12 @@ class Validation(StepCallback):
             f"GED {scores['ged']:.4f}"
         )
         self._keep_if_best(scores)
-        return scores
 
     def _keep_if_best(self, scores: dict[str, float]) -> None:
         by = self._config.training.best_by
         if self._best is not None and scores[by] >= self._best[by]:
             return
         self._best = {"step": self.step, **{k: float(v) for k, v in scores.items()}}
-        # The run's own checkpoint comes first: a resumed run must not be behind it.
-        self._checkpoints.save()
         self._manager.save(checkpoint_number=self.step)
         files.write_json(self._run_dir.path / BEST_NAME, self._best)
 
@@ -182,6 +187,4 @@ def _scorer(
     labels = ged.LabelSet(
         tuple(range(1, spec.num_classes)), spec.num_classes, spec.ignore_label
     )
-    return lambda samples, graders: ged.energy_distance(
-        samples, graders, labels=labels
-    )
+    return lambda samples, graders: ged.energy_distance(samples, graders, labels=labels)

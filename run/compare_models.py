@@ -1,0 +1,75 @@
+"""Trains all models and ablations alike on phantom data and prints one table.
+
+    make compare
+
+Every piece that is finished is skipped when the same command is given again; Ctrl-C
+saves the training at hand.
+"""
+
+import _cli
+import _compared
+from absl import flags
+
+flags.DEFINE_string("out_dir", "runs/compare", "where everything goes")
+flags.DEFINE_string("settings", "phantom.flags", "flag file of the trainings")
+flags.DEFINE_integer("steps", 600, "training steps of each model", lower_bound=1)
+flags.DEFINE_integer("num_members", 16, "of the U-Net Ensemble", lower_bound=1)
+flags.DEFINE_integer("num_train", 2000, "phantom images to train on", lower_bound=1)
+flags.DEFINE_integer("num_val", 250, "phantom images to validate on", lower_bound=1)
+flags.DEFINE_integer("num_test", 250, "phantom images to score", lower_bound=1)
+flags.DEFINE_integer("size", 48, "height and width of the timed image", lower_bound=1)
+flags.DEFINE_list("models", [], "only these beside prob_unet; see _compared.MODELS")
+KEPT = ("settings", "steps", "num_members", "num_train", "num_val", "num_test", "size")
+
+
+def make(pieces: _compared.Pieces, model: _compared.Compared):
+    """Trains, exports, scores and times a model; returns its entry in the table."""
+    from tf_probunet.evaluation import compare, model_table
+
+    values, out = _cli.FLAGS, pieces.path
+    data, saved = f"--data_dir={out / 'phantom'}", out / f"{model.key}_saved_model"
+    results = out / f"{model.key}_results"
+    common = [f"--flagfile={values.settings}", data, f"--run_dir={out / model.key}"]
+    # Validated once, at the end: the last checkpoint is the one that counts, for all.
+    common += [f"--{name}={values.steps}" for name in ("steps", "validate_every")]
+    if model.is_ensemble:
+        script = ["train_ensemble.py", f"--num_members={values.num_members}"]
+        run = f"--members={out / model.key}_[0-9][0-9]"
+    else:
+        script, run = ["train.py"], f"--run_dir={out / model.key}"
+    seconds = pieces.run(f"train_{model.key}", *script, *common, *model.flags)
+    target = [f"--out_dir={saved}", "--overwrite"]
+    pieces.run(f"export_{model.key}", "export.py", run, *target)
+    target = [f"--out_dir={results}", "--overwrite"]
+    scored = ["evaluate.py", f"--saved_model={saved}", data, *target]
+    pieces.run(f"evaluate_{model.key}", *scored)
+    times = pieces.remember(
+        f"time_{model.key}", lambda: _compared.time_samples(saved, values.size, 20)
+    )
+    read = compare.read(results, model.title)
+    return model_table.Entry(read, seconds, times["seconds"], times["samples"])
+
+
+def main() -> None:
+    from tf_probunet import files
+    from tf_probunet.evaluation import model_table
+
+    values = _cli.FLAGS
+    kept = {name: values[name].value for name in KEPT}
+    pieces = _compared.Pieces(values.out_dir, kept)
+    counts = [f"--{n}={values[n].value}" for n in ("num_train", "num_val", "num_test")]
+    data = f"--out_dir={pieces.path / 'phantom'}"
+    pieces.run("prepare", "prepare_phantom.py", data, *counts)
+    entries = [
+        make(pieces, model) for model in _compared.chosen(values["models"].value)
+    ]
+    rows = model_table.table(entries, reference=_compared.MODELS[0].title)
+    print(f"\n{model_table.to_text(rows)}")
+    path = pieces.path / "table.md"
+    files.write_text(path, model_table.to_markdown(rows))
+    minutes = sum(entry.training_seconds for entry in entries) / 60
+    print(f"{minutes:.0f} minutes of training; the table as Markdown: {path}")
+
+
+if __name__ == "__main__":
+    _cli.start(main)

@@ -1,0 +1,45 @@
+"""Writes a page in which the latent space of one image can be walked, offline.
+
+    python run/explore.py --saved_model=runs/saved_model --data_dir=runs/phantom \
+        --split=test --key=test-00003 --out=explorer.html
+
+An image of your own, with --input, is read as by run/predict.py. See docs/explorer.md.
+"""
+
+import _cli
+from absl import flags
+
+from tf_probunet.predict.config import CropConfig
+
+flags.DEFINE_string("saved_model", None, "a SavedModel of run/export.py (prob_unet)")
+flags.DEFINE_string("data_dir", None, "a prepared data set; or else --input")
+flags.DEFINE_string("split", "test", "of the data set")
+flags.DEFINE_string("key", None, "of the image in the split; the first if not given")
+flags.DEFINE_string("input", None, "an image of your own")
+flags.DEFINE_string("out", "explorer.html", "the page to write")
+flags.DEFINE_integer("num_samples", 16, "samples on the page", lower_bound=1)
+flags.DEFINE_integer("seed", 0, "of the samples")
+_cli.define_config_flags(CropConfig)
+
+
+def main() -> None:
+    values = _cli.FLAGS
+    crop = _cli.config_from_flags(CropConfig)
+    from tf_probunet.explorer.explore import explore
+
+    path = explore(
+        model_path=values.saved_model,
+        out=values.out,
+        data_dir=values.data_dir,
+        split=values.split,
+        key=values.key,
+        input_path=values.input,
+        crop=crop,
+        num_samples=values.num_samples,
+        seed=values.seed,
+    )
+    print(f"page: {path} ({path.stat().st_size / 2**20:.1f} MB)")
+
+
+if __name__ == "__main__":
+    _cli.start(main, required=["saved_model"])

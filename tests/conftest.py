@@ -1,0 +1,33 @@
+"""What all tests share: a quiet TensorFlow, no windows, a small phantom data set."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import sys
+
+import pytest
+
+import tf_probunet  # noqa: F401  (quietens TensorFlow before any test imports it)
+
+os.environ["MPLBACKEND"] = "Agg"
+
+
+def pytest_collection_finish() -> None:
+    """Splits the CPU for tests of two replicas, before any test starts TensorFlow."""
+    if "tensorflow" in sys.modules:
+        from tf_probunet.training import strategy
+
+        strategy.split_cpu(2)
+
+
+@pytest.fixture(scope="session")
+def phantom_dir(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """A prepared phantom data set: 24, 8 and 8 images of 32x32."""
+    from tf_probunet.config import PhantomConfig
+    from tf_probunet.preparation import phantom
+
+    out_dir = tmp_path_factory.mktemp("phantom")
+    config = PhantomConfig(image_size=32, num_train=24, num_val=8, num_test=8, seed=3)
+    phantom.prepare(config, out_dir)
+    return out_dir

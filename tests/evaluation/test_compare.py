@@ -1,0 +1,192 @@
+"""Comparing results: pairing, tests, what is best and what is refused."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from tf_probunet.evaluation import compare, results, scoring
+
+KEYS = [f"key-{i:04d}" for i in range(16)]
+GRADERS = np.zeros((16, 4, 4, 4), np.uint8)
+GRADERS[:, :2, :2] = 1
+
+
+def write(directory, samples, *, name="model", counts=(1, 2), **changes):
+    """Writes results of samples [16, 2, 4, 4]; changes as protocol__statistic="u"."""
+    rules = scoring.Rules(kind="binary", counts=counts)
+    arrays = scoring.score(rules, samples[:, : counts[-1]], GRADERS, keys=KEYS)
+    arrays.update(keys=np.array(KEYS), groups=np.array(KEYS))
+    summary = {
+        **results.summarise(arrays, rules, num_graders=4),
+        "protocol": {"statistic": "v", "num_samples": list(counts), "limit": 0},
+        "data": {"name": "d", "fingerprint": "f", "split": "test", "images": 16},
+        "model": {"name": name},
+    }
+    for place, value in changes.items():
+        section, setting = place.split("__")
+        summary[section][setting] = value
+    directory.mkdir(parents=True)
+    np.savez(directory / "per_image.npz", counts=np.array(counts), **arrays)
+    (directory / "results.json").write_text(json.dumps(summary))
+    return directory
+
+
+def draw(seed):
+    return np.random.default_rng(seed).integers(0, 2, (16, 2, 4, 4), dtype=np.uint8)
+
+
+@pytest.fixture
+def pair(tmp_path):
+    return [
+        write(tmp_path / "one", GRADERS[:, 1:3], name="good"),
+        write(tmp_path / "two", draw(0), name="random"),
+    ]
+
+
+def rows_of(rows, metric, count):
+    return [r for r in rows if (r["metric"], r["num_samples"]) == (metric, count)]
+
+
+def test_rows_against_scipy(pair):
+    found = compare.read_all(pair)
+    rows = compare.compare(found)
+    good, other, floor = rows_of(rows, "energy distance", 2)
+    assert (good["model"], other["model"], floor["model"]) == (
+        "good",
+        "random",
+        "(floor)",
+    )
+    values = [result.per_image["ged"][:, 1] for result in found]
+    expected = stats.wilcoxon(values[1] - values[0])
+    assert other["p_value"] == pytest.approx(expected.pvalue)
+    assert other["difference"] == pytest.approx(np.mean(values[1] - values[0]))
+    assert other["effect_size"] == 1  # Larger on every image.
+    assert other["pairs"] == 16
+    assert other["mean"] == pytest.approx(values[1].mean())
+    assert other["low"] < other["mean"] < other["high"]
+    assert "p_value" not in good
+    assert (good["best"], other["best"], floor["best"]) == (True, False, False)
+    assert floor["mean"] == pytest.approx(
+        found[0].summary["floor"]["2"]["mean"],
+    )
+
+
+def test_keys_pair_the_images(tmp_path, pair):
+    rows = compare.compare(compare.read_all(pair))
+    stored = dict(np.load(pair[1] / "per_image.npz"))
+    order = np.random.default_rng(1).permutation(16)
+    shuffled = {
+        name: array if name == "counts" else array[order]
+        for name, array in stored.items()
+    }
+    np.savez(pair[1] / "per_image.npz", **shuffled)
+    again = compare.compare(compare.read_all(pair))
+    for row, other in zip(rows, again):
+        assert row.get("p_value") == pytest.approx(other.get("p_value"))
+    shuffled["keys"][0] = "stranger"
+    np.savez(pair[1] / "per_image.npz", **shuffled)
+    with pytest.raises(ValueError, match="stranger is missing from the second"):
+        compare.compare(compare.read_all(pair))
+
+
+def test_best_is_high_or_low(pair):
+    rows = compare.compare(compare.read_all(pair))
+    best = {row["metric"]: row["model"] for row in rows if row["best"]}
+    assert best["Hungarian-matched IoU"] == "good"
+    assert best["Brier score"] == "good"
+    assert "sample diversity" not in best
+    diversity = rows_of(rows, "sample diversity", 2)
+    assert len(diversity) == 2
+    accuracy = rows_of(rows, "ECE of pixels", 2)
+    assert (accuracy[0]["best"], accuracy[0]["low"]) == (True, None)
+    assert "p_value" not in accuracy[1]
+
+
+def test_reference(pair):
+    found = compare.read_all(pair)
+    rows = compare.compare(found, reference="random")
+    good, other, _ = rows_of(rows, "energy distance", 1)
+    assert "p_value" in good and "p_value" not in other
+    assert good["difference"] < 0
+    with pytest.raises(ValueError, match="reference is 'x', expected one of good, ran"):
+        compare.compare(found, reference="x")
+
+
+def test_only_common_numbers_of_samples(tmp_path, pair):
+    fewer = write(tmp_path / "three", draw(1), name="fewer", counts=(1,))
+    rows = compare.compare(compare.read_all([*pair, fewer]))
+    models = [row["model"] for row in rows_of(rows, "energy distance", 1)]
+    assert models == ["good", "random", "fewer", "(floor)"]
+    models = [row["model"] for row in rows_of(rows, "Brier score", 2)]
+    assert models == ["good", "random"]
+    assert not rows_of(rows, "Brier score", 1)
+
+
+def test_images_without_value_are_left_out_of_the_test(pair):
+    stored = dict(np.load(pair[1] / "per_image.npz"))
+    stored["ged"][3] = np.nan
+    np.savez(pair[1] / "per_image.npz", **stored)
+    rows = compare.compare(compare.read_all(pair))
+    assert rows_of(rows, "energy distance", 2)[1]["pairs"] == 15
+
+
+def test_tables(pair):
+    rows = compare.compare(compare.read_all(pair, ["a", "b"]))
+    lines = compare.text_table(rows).splitlines()
+    assert lines[0].split()[:4] == ["metric", "samples", "model", "mean"]
+    first = lines[2].split()
+    assert first[:4] == ["energy", "distance", "1", "a"] and first[5] == "*"
+    markdown = compare.markdown_table(rows).splitlines()
+    assert markdown[2].startswith("| energy distance | 1 | a | **0.")
+    assert markdown[3].startswith("|  |  | b | ") and "**" not in markdown[3]
+    assert "| <0.001 | +1.00 |" in markdown[3]
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"data__fingerprint": "g"}, "data.fingerprint is 'f' in the one and 'g' in"),
+        ({"data__split": "val"}, "data.split is 'test' in the one and 'val'"),
+        ({"protocol__statistic": "u"}, "protocol.statistic is 'v' in the one and 'u'"),
+        ({"protocol__limit": 7}, "protocol.limit is 0 in the one and 7"),
+        ({"protocol__new": 1}, "protocol.new is None in the one and 1"),
+    ],
+)
+def test_refuses_other_data_and_protocols(tmp_path, pair, changes, message):
+    other = write(tmp_path / "three", draw(1), **changes)
+    with pytest.raises(ValueError, match=f"one and .*three can not.*{message}"):
+        compare.read_all([pair[0], other])
+
+
+def test_names(tmp_path, pair):
+    same = write(tmp_path / "three", draw(1), name="good")
+    names = [r.name for r in compare.read_all([pair[0], same])]
+    assert names == [str(pair[0]), str(same)]
+    with pytest.raises(ValueError, match="expected each of them once"):
+        compare.read_all([pair[0], pair[0]])
+    with pytest.raises(ValueError, match="got 1 names, expected 2"):
+        compare.read_all(pair, ["a"])
+    with pytest.raises(ValueError, match="got 1 results, expected at least two"):
+        compare.read_all(pair[:1])
+
+
+def test_missing_and_damaged_results(tmp_path, pair):
+    with pytest.raises(FileNotFoundError, match="results.json: no such results"):
+        compare.read(tmp_path / "nowhere")
+    assert compare.read(pair[0] / "results.json").path == pair[0]
+    (pair[0] / "per_image.npz").write_bytes(b"half")
+    with pytest.raises(ValueError, match="per_image.npz: damaged"):
+        compare.read(pair[0])
+    np.savez(pair[0] / "per_image.npz", ged=np.zeros(3))
+    with pytest.raises(ValueError, match=r"lacks \['counts', 'keys'\]"):
+        compare.read(pair[0])
+    (pair[0] / "per_image.npz").unlink()
+    with pytest.raises(FileNotFoundError, match="per_image.npz: no such per-image"):
+        compare.read(pair[0])
+    (pair[0] / "results.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"has \[\], expected at least"):
+        compare.read(pair[0])

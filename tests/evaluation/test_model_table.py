@@ -1,0 +1,84 @@
+"""The table of all models, from results with known numbers."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from tf_probunet.evaluation import compare, model_table
+
+KEYS = [f"image-{i:02d}" for i in range(12)]
+RNG = np.random.default_rng(0)
+
+
+def _results(name, ged, counts, accuracy=0.75, fingerprint="f0"):
+    ged = np.asarray(ged, float)
+    means = {
+        str(c): {"mean": float(m), "low": 0.0, "high": 1.0}
+        for c, m in zip(counts, ged.mean(0))
+    }
+    summary = {
+        "ged": means,
+        "floor": {str(c): {"mean": 0.16 / c, "low": 0, "high": 1} for c in counts},
+        "protocol": {"statistic": "v", "num_samples": list(counts)},
+        "data": {"fingerprint": fingerprint, "split": "test", "images": len(KEYS)},
+        "model": {"name": name, "parameters": 1_234_567},
+    }
+    if accuracy is not None:
+        summary["ambiguity"] = {"accuracy": accuracy}
+    arrays = {"keys": np.array(KEYS), "counts": np.array(counts), "ged": ged}
+    return compare.Results("path", name, summary, arrays)
+
+
+@pytest.fixture
+def entries():
+    """Three models; the last has four samples only."""
+    good = RNG.uniform(0.1, 0.3, [12, 4])
+    bad = good + RNG.uniform(0.01, 0.3, [12, 4])
+    few = good[:, :2] + RNG.normal(0.1, 0.2, [12, 2])
+    counts = (1, 4, 8, 16)
+    return [
+        model_table.Entry(_results("ours", good, counts), 100.4, 0.0213, 16),
+        model_table.Entry(_results("other", bad, counts, None), 50.0, 0.5, 16),
+        model_table.Entry(_results("few", few, counts[:2], 0.5), 25.0, 0.004, 4),
+    ]
+
+
+def test_cells_are_the_results_numbers(entries):
+    head, ours, other, few, floor = model_table.table(entries, "ours")
+    assert head[:6] == ["model", "GED 1", "GED 4", "GED 8", "GED 16", "p"]
+    means = entries[0].results.per_image["ged"].mean(0)
+    assert [float(cell.strip("*")) for cell in ours[1:5]] == pytest.approx(
+        means, abs=5e-4
+    )
+    # Better in every image, so bold where there is no third.
+    assert ours[3].startswith("**") and ours[4].startswith("**")
+    assert not other[3].startswith("**")
+    assert ours[5:] == ["-", "75.0 %", "100 s", "21 ms", "1.23 M"]
+    assert other[6:] == ["-", "50 s", "500 ms", "1.23 M"]
+    assert few[3:5] == ["-", "-"]
+    assert few[6:9] == ["50.0 %", "25 s", "4 ms (4)"]
+    assert floor[:5] == ["(floor)", "0.160", "0.040", "0.020", "0.010"]
+
+
+def test_p_values_are_of_the_most_samples_that_both_have(entries):
+    rows = model_table.table(entries, "ours")
+    ours, other, few = (entry.results.per_image["ged"] for entry in entries)
+    expected = stats.wilcoxon(other[:, 3], ours[:, 3]).pvalue
+    assert rows[2][5] == f"{expected:.1e}"
+    expected = stats.wilcoxon(few[:, 1], ours[:, 1]).pvalue
+    assert rows[3][5] == f"{expected:.1e}"
+
+
+def test_text_marks_the_best_with_a_star(entries):
+    rows = model_table.table(entries, "ours")
+    text, markdown = model_table.to_text(rows), model_table.to_markdown(rows)
+    assert "**" not in text and " *" in text
+    assert markdown.count("**") == 2 * 4
+    assert markdown.splitlines()[0].startswith("| model | GED 1 |")
+
+
+def test_other_data_is_refused(entries):
+    stranger = _results("x", np.zeros([12, 4]), (1, 4, 8, 16), fingerprint="f1")
+    entries.append(model_table.Entry(stranger, 1.0, 1.0, 16))
+    with pytest.raises(ValueError, match="data.fingerprint is 'f0'.*'f1'"):
+        model_table.table(entries, "ours")

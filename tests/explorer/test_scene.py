@@ -1,0 +1,128 @@
+"""Tests that the page's numbers give what the SavedModel computes."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tf_probunet.explorer import page, scene
+from tf_probunet.predict.config import CropConfig
+
+_SETTINGS = {"num_samples": 3, "seed": 5}
+
+
+@pytest.fixture(scope="module")
+def shown(model, phantom_dir):
+    return scene.scene_of_record(
+        model, data_dir=phantom_dir, split="test", key=None, **_SETTINGS
+    )
+
+
+def _f_comb(features, shown, z):
+    """f_comb with NumPy, from a scene: logits [H, W, K]."""
+    x = features + z @ shown.latent_kernel
+    for layer in shown.layers:
+        x = np.maximum(x, 0) @ layer.kernel + layer.bias
+    return x
+
+
+def _probability(logits):
+    return 1 / (1 + np.exp(logits[..., 0] - logits[..., 1]))
+
+
+def test_features_and_weights_make_the_decoder(model, shown):
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        z = rng.normal(size=4).astype(np.float32)
+        expected = model.call("decode", shown.image[None], z[None, None], about="x")
+        found = _probability(_f_comb(shown.features, shown, z))
+        truth = expected["probabilities"][0, 0, ..., 1]
+        np.testing.assert_allclose(found, truth, atol=1e-5)
+        assert 0.01 < truth.mean() < 0.99
+
+
+def test_rounded_features_change_next_to_nothing(shown):
+    low, step, numbers = page.quantise(shown.features)
+    restored = low + step * numbers
+    assert np.abs(restored - shown.features).max() <= step.max() / 2 + 1e-6
+    z = shown.prior_mean
+    exact = _probability(_f_comb(shown.features, shown, z))
+    rounded = _probability(_f_comb(restored, shown, z))
+    np.testing.assert_allclose(rounded, exact, atol=1e-4)
+
+
+def test_a_flat_channel_is_rounded_too():
+    features = np.full((2, 2, 1), 3.5)
+    low, step, numbers = page.quantise(features)
+    np.testing.assert_array_equal(low + step * numbers, features)
+
+
+def test_samples_are_the_saved_models_own(model, shown):
+    drawn = model.call("sample", shown.image[None], 3, 5, about="x")
+    for z, expected in zip(shown.samples, drawn["probabilities"][0, ..., 1]):
+        found = _probability(_f_comb(shown.features, shown, z))
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_graders_stand_at_their_posteriors(model, shown):
+    assert shown.graders.shape == (4, 32, 32)
+    for labels, z in zip(shown.graders, shown.grader_latents):
+        posterior = model.call(
+            "posterior", shown.image[None], labels[None].astype(np.int32), about="x"
+        )
+        np.testing.assert_allclose(z, posterior["mean"][0], atol=1e-5)
+
+
+def test_the_axes_are_those_that_matter(shown):
+    def change(dim):
+        step = np.zeros(4)
+        step[dim] = 2 * shown.prior_stddev[dim]
+        low, high = (
+            _probability(_f_comb(shown.features, shown, shown.prior_mean + s * step))
+            for s in (-1, 1)
+        )
+        return np.abs(high - low).sum()
+
+    changes = [change(dim) for dim in range(4)]
+    assert list(shown.axes) == list(np.argsort(changes)[::-1][:2])
+
+
+def test_an_image_of_ones_own(model, tmp_path):
+    hounsfield = np.random.default_rng(0).integers(-1000, 400, (31, 30))
+    np.save(tmp_path / "x.npy", hounsfield.astype(np.int16))
+    crop = CropConfig(pad=True, spacing_mm="0.5,0.6")
+    shown = scene.scene_of_file(
+        model, path=str(tmp_path / "x.npy"), crop=crop, **_SETTINGS
+    )
+    assert shown.title == "x"
+    assert shown.image.shape == (32, 30, 1)
+    assert shown.graders.shape == (0, 32, 30)
+    assert shown.pixel_mm2 == pytest.approx(0.3)
+
+
+def test_a_key_that_is_not_there(model, phantom_dir):
+    with pytest.raises(ValueError, match="no image 'nobody' among the 8 of the split"):
+        scene.scene_of_record(
+            model, data_dir=phantom_dir, split="test", key="nobody", **_SETTINGS
+        )
+
+
+def test_a_stack_needs_a_slice(model, tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros((2, 32, 32, 1), np.int16))
+    with pytest.raises(ValueError, match="holds 2 slices; choose one by --slice"):
+        scene.scene_of_file(
+            model, path=str(tmp_path / "x.npy"), crop=CropConfig(), **_SETTINGS
+        )
+
+
+def test_a_model_without_features(model, phantom_dir):
+    class Bare:
+        sample = staticmethod(lambda: None)
+
+    bare = dataclasses.replace(model, module=Bare())
+    with pytest.raises(ValueError, match="without the function `features`, expected"):
+        scene.scene_of_record(
+            bare, data_dir=phantom_dir, split="test", key=None, **_SETTINGS
+        )

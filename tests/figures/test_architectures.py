@@ -1,0 +1,70 @@
+"""The pictures of the architectures: complete, reproducible, and those in the docs."""
+
+import pathlib
+import re
+import xml.etree.ElementTree
+
+import matplotlib
+import pytest
+
+from tf_probunet.config import MODEL_NAMES
+from tf_probunet.figures import architectures, style
+
+IMAGES = pathlib.Path(__file__).parents[2] / "docs" / "images"
+DOCS = IMAGES.parent / "models.md"
+
+
+def _texts(svg: bytes) -> list[str]:
+    root = xml.etree.ElementTree.fromstring(svg)
+    return [
+        "".join(node.itertext()).strip() for node in root.iter() if "text" in node.tag
+    ]
+
+
+def _filled(svg: bytes, colour: str) -> int:
+    return svg.decode().lower().count(f"fill: {colour.lower()}")
+
+
+def test_every_model_has_a_picture_that_the_docs_show():
+    assert {*MODEL_NAMES, "unet_ensemble", "ablations"} == set(architectures.PICTURES)
+    shown = re.findall(r"\]\(images/(\w+)\.svg\)", DOCS.read_text(encoding="utf-8"))
+    assert sorted(shown) == sorted(architectures.PICTURES)
+
+
+@pytest.mark.parametrize("name", architectures.PICTURES)
+def test_picture_is_the_one_in_the_docs(name):
+    drawn = architectures.render(name)
+    assert drawn == architectures.render(name)
+    stored = (IMAGES / f"{name}.svg").read_bytes()
+    version = re.search(rb"Matplotlib v([\d.]+)", stored).group(1).decode()
+    if version == matplotlib.__version__:
+        assert drawn.decode() == stored.decode()
+    assert _texts(drawn) == _texts(stored)
+
+
+@pytest.mark.parametrize(
+    "name, blue, red, green, prior, posterior",
+    [
+        ("unet", 5, 0, 0, 0, 0),
+        ("unet_ensemble", 15, 0, 0, 0, 0),
+        ("dropout_unet", 2, 3, 0, 0, 0),
+        ("m_heads", 5, 0, 0, 0, 0),
+        # Latents: three numbers of z, and the plane where they enter.
+        ("image2image_vae", 5, 0, 4, 0, 3),
+        ("prob_unet", 10, 0, 8, 6, 3),
+        ("ablations", 15, 0, 12, 0, 9),
+    ],
+)
+def test_pictures_hold_the_parts_of_their_model(
+    name, blue, red, green, prior, posterior
+):
+    svg = architectures.render(name)
+    colours = (style.BLUE, style.VERMILION, style.GREEN, style.ORANGE, style.PURPLE)
+    expected = (blue, red, green, prior, posterior)
+    assert tuple(_filled(svg, colour) for colour in colours) == expected
+
+
+def test_all_pictures_are_written(tmp_path):
+    paths = architectures.save_all(tmp_path / "new")
+    assert [path.stem for path in paths] == list(architectures.PICTURES)
+    assert all(path.read_bytes() == architectures.render(path.stem) for path in paths)

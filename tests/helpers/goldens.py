@@ -1,0 +1,77 @@
+"""A small configuration of each public model and each ablation, to be tested alike."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from tf_probunet import models
+from tf_probunet.config import ModelConfig
+
+SMALL = ModelConfig(
+    base_channels=4, num_scales=2, convs_per_block=1, initializer="he_normal"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Golden:
+    """A model that the suite takes through its life.
+
+    Attributes:
+        name: of the case, for the test's id.
+        model: the public name.
+        class_name: of the class that it is built of.
+        settings: of the configuration, beside the size.
+        calm: settings that switch off what is random in training and is no latent.
+        num_members: of an ensemble; 0 for other models.
+    """
+
+    name: str
+    model: str
+    class_name: str
+    settings: dict[str, Any] = dataclasses.field(default_factory=dict)
+    calm: dict[str, Any] = dataclasses.field(default_factory=dict)
+    num_members: int = 0
+
+    def config(self, *, calm: bool = False) -> ModelConfig:
+        """Returns the configuration with the model's defaults."""
+        name = "unet" if self.num_members else self.model
+        settings = {**self.settings, **(self.calm if calm else {})}
+        config = dataclasses.replace(SMALL, name=name, **settings)
+        return models.with_defaults(config)
+
+    def build(self, seed: int = 0, *, calm: bool = False):
+        """Builds the model with all its variables."""
+        if not self.num_members:
+            return models.build(self.config(calm=calm), seed)
+        from tf_probunet.models.unet_ensemble import UNetEnsemble
+
+        seeds = range(seed, seed + self.num_members)
+        model = UNetEnsemble([models.build(self.config(), s) for s in seeds])
+        model.initialize()
+        return model
+
+
+GOLDENS = (
+    Golden("prob_unet", "prob_unet", "ProbUNet", {"latent_dim": 2}),
+    Golden(
+        "fixed_prior", "prob_unet", "ProbUNet", {"latent_dim": 2, "fixed_prior": True}
+    ),
+    Golden(
+        "fixed_prior_blind_posterior",
+        "prob_unet",
+        "ProbUNet",
+        {"latent_dim": 2, "fixed_prior": True, "posterior_sees_image": False},
+    ),
+    Golden(
+        "early_injection",
+        "prob_unet",
+        "ProbUNet",
+        {"latent_dim": 2, "injection": "start"},
+    ),
+    Golden("unet", "unet", "UNet"),
+    Golden("dropout_unet", "dropout_unet", "DropoutUNet", calm={"dropout_rate": 0.0}),
+    Golden("m_heads", "m_heads", "MHeads", {"num_heads": 2}),
+    Golden("image2image_vae", "image2image_vae", "Image2ImageVAE"),
+    Golden("unet_ensemble", "unet_ensemble", "UNetEnsemble", num_members=2),
+)

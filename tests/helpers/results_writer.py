@@ -1,0 +1,130 @@
+"""Writes small results directories, as an evaluation of made-up models would."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+
+import numpy as np
+
+from tf_probunet.cityscapes_labels import (
+    IGNORE_LABEL,
+    MODE_PROBABILITIES,
+    switch_table,
+)
+from tf_probunet.evaluation import results, scoring
+
+COUNTS = (1, 4, 8, 16)
+NUM_GRADERS = 4
+
+
+def lesions(num_images: int, seed: int = 0, size: int = 48, spread: float = 0.25):
+    """Draws images [N, H, W, 1], graders [N, 4, H, W] and samples [N, 16, H, W].
+
+    A smaller `spread` makes samples more alike than graders are.
+    """
+    rng = np.random.default_rng([seed, 1])
+    truth = np.random.default_rng(0)
+    rows, cols = np.indices((size, size))
+    images, graders, samples = [], [], []
+    for _ in range(num_images):
+        centre = truth.uniform(0.4, 0.6, 2) * size
+        radius = truth.uniform(0.1, 0.22) * size
+        present = truth.choice([0.4, 0.7, 1.0])
+        angle = np.arctan2(rows - centre[0], cols - centre[1])
+        away = np.hypot(rows - centre[0], cols - centre[1])
+        lobes = 1 + 0.25 * np.sin(3 * angle + truth.uniform(0, 6))
+        noise = truth.normal(0, 0.05, (size, size))
+        images.append(0.2 + 0.5 / (1 + np.exp((away - radius * lobes) / 2)) + noise)
+
+        def masks(number, generator, width, away=away, lobes=lobes, radius=radius):
+            scales = np.exp(generator.normal(0, width, number))
+            here = generator.random(number) < present  # noqa: B023
+            inside = away < scales[:, None, None] * radius * lobes
+            return (inside & here[:, None, None]).astype(np.uint8)
+
+        graders.append(masks(NUM_GRADERS, truth, 0.25))
+        samples.append(masks(max(COUNTS), rng, spread))
+    images = np.clip(images, 0, 1).astype(np.float32)[..., None]
+    return images, np.stack(graders), np.stack(samples)
+
+
+def write_lesion_results(
+    directory, *, num_images: int = 40, seed: int = 0, spread: float = 0.25, saved=6
+) -> pathlib.Path:
+    """Writes the results of a model on lesions."""
+    images, graders, samples = lesions(num_images, seed, spread=spread)
+    rules = scoring.Rules(kind="binary", counts=COUNTS)
+    return _write(directory, rules, images, graders, samples, saved)
+
+
+def street_scene(seed: int, height: int = 32, width: int = 64) -> np.ndarray:
+    """Draws a label map [H, W] of the 19 classes, with all five that switch."""
+    rng = np.random.default_rng([seed, 2])
+    labels = np.full((height, width), 10, np.uint8)  # Sky
+    horizon = int(rng.integers(height // 3, height // 2))
+    labels[horizon - 6 : horizon, : width // 3] = 8  # Vegetation
+    labels[horizon - 8 : horizon, width // 3 :] = 2  # Building
+    labels[horizon:] = 1  # Sidewalk
+    middle = int(rng.integers(width // 4, 3 * width // 4))
+    for row in range(horizon, height):
+        half = 4 + (row - horizon)
+        labels[row, max(0, middle - half) : middle + half] = 0  # Road
+    labels[horizon + 2 : horizon + 8, middle - 5 : middle + 4] = 13  # Car
+    labels[horizon - 2 : horizon + 6, 4:8] = 11  # Person
+    labels[-3:] = 255
+    return labels
+
+
+def write_street_results(
+    directory, *, num_images: int = 12, seed: int = 0, sharpness: float = 1.0, saved=4
+) -> pathlib.Path:
+    """Writes the results of a model on street scenes; sharpness 1 is calibrated."""
+    rng = np.random.default_rng([seed, 3])
+    shares = MODE_PROBABILITIES**sharpness
+    images, graders, samples = [], [], []
+    for n in range(num_images):
+        labels = street_scene(n)
+        modes = rng.choice(len(shares), max(COUNTS), p=shares / shares.sum())
+        drawn = np.stack([switch_table(mode)[labels] for mode in modes])
+        drawn[drawn == IGNORE_LABEL] = 0
+        drawn[rng.random(drawn.shape) < 0.01] = 4
+        colours = np.sin(labels[..., None] * np.array([1.0, 2.0, 3.0])) ** 2
+        images.append((0.3 + 0.5 * colours).astype(np.float32))
+        graders.append(labels[None])
+        samples.append(drawn)
+    rules = scoring.Rules(
+        kind="switched", counts=COUNTS, num_classes=19, ignore_label=IGNORE_LABEL
+    )
+    stacks = (np.stack(images), np.stack(graders), np.stack(samples))
+    return _write(directory, rules, *stacks, saved)
+
+
+def _write(directory, rules, images, graders, samples, saved) -> pathlib.Path:
+    directory = pathlib.Path(directory)
+    directory.mkdir(parents=True)
+    keys = np.array([f"image-{n:03d}" for n in range(len(images))])
+    arrays = scoring.score(rules, samples, graders, keys=keys)
+    arrays.update(keys=keys, groups=keys)
+    numbers = {
+        **results.summarise(arrays, rules, num_graders=graders.shape[1]),
+        "protocol": {"statistic": rules.statistic, "both_empty": rules.both_empty},
+        "data": {
+            "fingerprint": "0123456789abcdef",
+            "split": "test",
+            "images": len(images),
+            "graders": graders.shape[1],
+        },
+    }
+    if rules.kind == "switched":
+        arrays["pixel_counts"] = arrays["pixel_counts"].sum(axis=0)
+    np.savez(directory / "per_image.npz", counts=np.array(COUNTS), **arrays)
+    np.savez(
+        directory / "samples.npz",
+        keys=keys[:saved],
+        images=images[:saved],
+        graders=graders[:saved],
+        samples=samples[:saved],
+    )
+    (directory / "results.json").write_text(json.dumps(numbers))
+    return directory

@@ -1,0 +1,58 @@
+"""Directories of runs that were never trained, with weights that anyone can compute."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tf_probunet import files, models, records
+from tf_probunet.config import Config, DataConfig, ModelConfig
+from tf_probunet.models.base import SegmentationModel
+from tf_probunet.training.run_dir import BEST_NAME, RunDir
+
+BEST = {"step": 7, "loss": 12.5, "ged": 0.25}
+
+
+def tiny_config(**changes: Any) -> ModelConfig:
+    """Returns a network of two scales whose images have even sides."""
+    values = {
+        "base_channels": 4,
+        "num_scales": 2,
+        "convs_per_block": 1,
+        "latent_dim": 2,
+    }
+    return ModelConfig(**{**values, **changes})
+
+
+def tiny_model(**changes: Any) -> SegmentationModel:
+    """Builds a small model. Weight i of all is 0.7 sin(i^3)."""
+    model = models.build(tiny_config(**changes))
+    start = 0
+    for variable in model.trainable_variables:
+        numbers = np.arange(start, start + variable.shape.num_elements(), dtype=float)
+        variable.assign(0.7 * np.sin(numbers**3).reshape(variable.shape))
+        start += len(numbers)
+    return model
+
+
+def make_run(
+    path: pathlib.Path, data_dir: pathlib.Path, **changes: Any
+) -> SegmentationModel:
+    """Writes a run of `tiny_model` with its best checkpoint; there is no last one."""
+    model = tiny_model(**changes)
+    config = Config(model=model.config, data=DataConfig(crop_size=16, eval_size=16))
+    run_dir = RunDir(path)
+    run_dir.claim(config, records.read_info(data_dir))
+    checkpoint = tf.train.Checkpoint(model=model)
+    manager = tf.train.CheckpointManager(checkpoint, str(run_dir.best), max_to_keep=1)
+    manager.save(checkpoint_number=BEST["step"])
+    files.write_json(path / BEST_NAME, BEST)
+    return model
+
+
+def images(*shape: int, seed: int = 0) -> np.ndarray:
+    """Returns images of random values in 0..1, of the shape [B, H, W, C]."""
+    return np.random.default_rng(seed).random(shape, np.float32)

@@ -1,0 +1,114 @@
+"""Tests of regions, resampling and padding against hand-worked and exact cases."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tf_probunet.predict import grid
+
+_REGION = grid.Region(0, 0, 20, 30)
+
+
+def _plan(region=_REGION, **changes):
+    known = {"spacing_mm": None, "target_mm": None, "divisor": 8, "pad": True}
+    return grid.plan(region, about="x.png", **{**known, **changes})
+
+
+def test_sizes_follow_from_the_spacing():
+    planned = _plan(spacing_mm=(0.7, 0.8), target_mm=0.5)
+    assert planned.shape == (28, 48)  # 20 * 1.4 and 30 * 1.6
+    assert planned.padded == (32, 48)
+
+
+def test_without_a_spacing_nothing_is_resampled():
+    assert _plan(target_mm=0.5).shape == (20, 30)
+    assert _plan(spacing_mm=(0.7, 0.7)).shape == (20, 30)
+
+
+def test_sizes_that_do_not_fit_are_named():
+    with pytest.raises(ValueError) as caught:
+        _plan(pad=False)
+    assert str(caught.value) == (
+        "x.png: 20x30 pixels, but the model needs multiples of 8, such as 16x24 or "
+        "24x32; give --pad, --center or --region"
+    )
+    with pytest.raises(ValueError, match=r"4x4 pixels, .* such as 8x8; give --pad"):
+        _plan(grid.Region(0, 0, 4, 4), pad=False)
+    with pytest.raises(
+        ValueError, match=r"28x42 pixels \(after resampling to 0.5 mm\)"
+    ):
+        _plan(pad=False, spacing_mm=(0.7, 0.7), target_mm=0.5)
+
+
+def test_the_same_size_is_left_alone():
+    values = np.random.default_rng(0).normal(size=(5, 7, 2)).astype(np.float32)
+    assert grid.resample(values, (5, 7)) is values
+
+
+def test_doubling_by_hand():
+    row = np.array([0.0, 4.0])[None, :, None]
+    doubled = grid.resample(row, (1, 4))[0, :, 0]
+    np.testing.assert_allclose(doubled, [0, 1, 3, 4])  # centres at -1/4, 1/4, 3/4, 5/4
+
+
+def test_halving_looks_at_all_pixels():
+    row = np.array([0.0, 0.0, 8.0, 0.0])[None, :, None]
+    halved = grid.resample(row, (1, 2))[0, :, 0]
+    # A triangle of half-width 2 around 2.5 gives the weights 1/4, 3/4, 3/4 to 1, 2, 3.
+    assert halved[1] == pytest.approx(8 * 0.75 / 1.75)
+    assert halved[0] == pytest.approx(8 * 0.25 / 1.75)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    size=st.tuples(st.integers(1, 12), st.integers(1, 12)),
+    target=st.tuples(st.integers(1, 20), st.integers(1, 20)),
+    value=st.floats(-1e3, 1e3, width=32),
+)
+def test_constants_stay(size, target, value):
+    resampled = grid.resample(np.full((*size, 2), value, np.float32), target)
+    assert resampled.shape == (*target, 2)
+    np.testing.assert_allclose(resampled, value, rtol=1e-5, atol=1e-4)
+
+
+def test_there_and_back_keeps_a_smooth_image():
+    rows, cols = np.mgrid[:24, :36]
+    image = np.sin(rows / 6)[..., None] + np.cos(cols / 8)[..., None]
+    planned = _plan(grid.Region(2, 3, 20, 30), spacing_mm=(0.7, 0.8), target_mm=0.5)
+    back = planned.to_input(planned.pad(planned.to_model(image)))
+    expected = image[2:22, 3:33]
+    np.testing.assert_allclose(back[2:-2, 2:-2], expected[2:-2, 2:-2], atol=0.02)
+    np.testing.assert_allclose(back, expected, atol=0.04)  # The border is cut flat.
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 40), st.integers(1, 40), st.sampled_from([1, 4, 16]))
+def test_padding_is_cut_off_again(height, width, divisor):
+    image = np.random.default_rng(0).normal(size=(height, width, 1))
+    planned = _plan(grid.Region(0, 0, height, width), divisor=divisor)
+    padded = planned.pad(planned.to_model(image))
+    assert padded.shape[0] % divisor == padded.shape[1] % divisor == 0
+    np.testing.assert_array_equal(planned.to_input(padded), image)
+
+
+def test_padding_mirrors():
+    planned = grid.Grid(grid.Region(0, 0, 1, 3), (1, 3), (1, 7))
+    padded = planned.pad(np.array([1.0, 2, 3])[None, :, None])
+    assert padded[0, :, 0].tolist() == [2, 1, 1, 2, 3, 3, 2]
+
+
+def test_region_around_a_pixel():
+    assert grid.region_around((10, 20), (8, 6), (40, 40)) == grid.Region(6, 17, 8, 6)
+    assert grid.region_around((1, 39), (8, 6), (40, 40)) == grid.Region(0, 34, 8, 6)
+    assert grid.region_around((3, 3), (8, 8), (5, 40)) == grid.Region(0, 0, 5, 8)
+
+
+@pytest.mark.parametrize("numbers", [(0, 0, 9, 4), (-1, 0, 4, 4), (0, 0, 0, 4)])
+def test_region_outside(numbers):
+    with pytest.raises(
+        ValueError, match="expected one inside of the image's 8x8 pixels"
+    ):
+        grid.Region(*numbers).check_inside((8, 8), "x.png")

@@ -1,0 +1,70 @@
+"""Tests of the window: exact values, and values that a model cannot take."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tf_probunet.predict.config import CropConfig
+from tf_probunet.predict.input_image import InputImage
+from tf_probunet.predict.intensity import normalise
+
+
+def _normalised(values, kind, model, **crop):
+    pixels = np.array(values, np.float32).reshape(1, -1, 1)
+    image = InputImage("x", "x.file", "array", pixels, kind)
+    return normalise(pixels, image, model, CropConfig(**crop))[0, :, 0]
+
+
+def test_hounsfield_units_by_the_models_window(hu_model):
+    values = [-2000, -1000, -300, 400, 900]
+    expected = [0, 0, 0.5, 1, 1]
+    for kind in ("hu", "float"):
+        found = _normalised(values, kind, hu_model)
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+        assert found.dtype == np.float32
+
+
+def test_8_bit_values(picture_model):
+    found = _normalised([0, 51, 255], "uint8", picture_model)
+    np.testing.assert_allclose(found, [0, 0.2, 1], atol=1e-6)
+
+
+def test_real_numbers_from_0_to_1(picture_model):
+    found = _normalised([0, 0.25, 1], "float", picture_model)
+    np.testing.assert_allclose(found, [0, 0.25, 1])
+    with pytest.raises(
+        ValueError, match="real numbers from 0 to 1.5, .* expects 0 to 1"
+    ):
+        _normalised([0, 1.5], "float", picture_model)
+
+
+def test_a_window_for_8_bit_models(picture_model):
+    found = _normalised([-100, 0, 100], "hu", picture_model, window="-100,300")
+    np.testing.assert_allclose(found, [0, 0.25, 0.5], atol=1e-6)
+    found = _normalised([-100, 0, 100], "hu", picture_model, window="minmax")
+    np.testing.assert_allclose(found, [0, 0.5, 1], atol=1e-6)
+    flat = _normalised([7, 7], "uint16", picture_model, window="minmax")
+    assert flat.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("kind", ["uint8", "uint16"])
+def test_pictures_for_a_model_of_hounsfield_units(hu_model, kind):
+    with pytest.raises(ValueError, match=r"x\.file: holds .* trained on Hounsfield"):
+        _normalised([0, 1], kind, hu_model)
+
+
+def test_a_window_for_a_model_that_has_its_own(hu_model):
+    with pytest.raises(ValueError, match="window is minmax, expected none"):
+        _normalised([0, 1], "hu", hu_model, window="minmax")
+
+
+def test_hounsfield_units_for_a_model_of_pictures(picture_model):
+    with pytest.raises(ValueError, match="8-bit pictures; --window=low,high or"):
+        _normalised([0, 1], "hu", picture_model)
+
+
+def test_channels(hu_model):
+    image = InputImage("x", "x.png", "picture", np.zeros((8, 8, 3)), "uint8")
+    with pytest.raises(ValueError, match=r"x\.png: has 3 channels, .* expects 1$"):
+        normalise(image.pixels, image, hu_model, CropConfig())

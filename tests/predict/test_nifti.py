@@ -1,0 +1,130 @@
+"""Tests of NIfTI: slices as CT is looked at, results where the input lies."""
+
+from __future__ import annotations
+
+import builtins
+
+import numpy as np
+import pytest
+
+from tf_probunet.predict.config import CropConfig, PredictConfig
+from tf_probunet.predict.predict import predict
+from tf_probunet.predict.read_inputs import read_inputs
+
+
+@pytest.fixture
+def nibabel():
+    return pytest.importorskip("nibabel", reason="nibabel (an extra) is not installed")
+
+
+def _read(path, **crop):
+    return read_inputs([str(path)], CropConfig(**crop))
+
+
+def test_clear_message_without_nibabel(tmp_path, monkeypatch):
+    true_import = builtins.__import__
+
+    def without(name, *args, **kwargs):
+        if name == "nibabel":
+            raise ImportError(name)
+        return true_import(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    (tmp_path / "a.nii.gz").write_bytes(b"")
+    with pytest.raises(ValueError, match=r"pip install 'tf_probunet\[nifti\]'"):
+        _read(tmp_path / "a.nii.gz")
+
+
+# Stored towards right, front and top, and with all axes in another order.
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 2, 0)])
+@pytest.mark.parametrize("signs", [(1, 1, 1), (-1, -1, 1), (1, -1, -1)])
+def test_slices_lie_where_the_file_says(nibabel, tmp_path, order, signs):
+    rng = np.random.default_rng(0)
+    shape = tuple(np.array([5, 6, 4])[list(order)])
+    data = rng.integers(-1000, 400, size=shape).astype(np.int16)
+    affine = np.zeros((4, 4))
+    for stored_axis, world_axis in enumerate(order):
+        spacing = (0.7, 0.8, 2.0)[world_axis]
+        affine[world_axis, stored_axis] = signs[world_axis] * spacing
+    affine[:, 3] = [10, 20, 30, 1]
+    nibabel.save(nibabel.Nifti1Image(data, affine), tmp_path / "v.nii.gz")
+    images = _read(tmp_path / "v.nii.gz")
+    assert len(images) == 4
+    inverse = np.linalg.inv(affine)
+    heights = []
+    for image in images:
+        assert image.spacing_mm == pytest.approx((0.8, 0.7))
+        assert image.shape == (6, 5)
+        for row, col in [(0, 0), (3, 4), (5, 2)]:
+            place = image.geometry.affine @ [col, row, 0, 1]
+            stored = np.rint(inverse @ place).astype(int)[:3]
+            assert image.pixels[row, col, 0] == data[tuple(stored)]
+        heights.append((image.geometry.affine @ [0, 0, 0, 1])[2])
+        # Columns run to the patient's left (-x), rows to the back (-y).
+        assert image.geometry.affine[0, 0] < 0 and image.geometry.affine[1, 1] < 0
+    assert heights == sorted(heights)
+
+
+def test_stored_scaling_is_applied(nibabel, tmp_path):
+    image = nibabel.Nifti1Image(np.full((4, 4), 100.0), np.eye(4))
+    image.set_data_dtype(np.int16)
+    image.header.set_slope_inter(2, -1000)
+    nibabel.save(image, tmp_path / "v.nii")
+    stored = nibabel.load(tmp_path / "v.nii").dataobj.get_unscaled()
+    assert (stored == 550).all()
+    (read,) = _read(tmp_path / "v.nii")
+    assert (read.pixels == 100).all()
+    assert read.values == "hu"
+
+
+def test_8_bit_volumes_are_pictures(nibabel, tmp_path):
+    image = nibabel.Nifti1Image(np.zeros((4, 4, 1), np.uint8), np.eye(4))
+    nibabel.save(image, tmp_path / "v.nii")
+    assert _read(tmp_path / "v.nii")[0].values == "uint8"
+
+
+def test_results_lie_where_the_input_lies(nibabel, tmp_path, hu_model):
+    rng = np.random.default_rng(0)
+    data = np.where(rng.random((16, 24, 3)) < 0.3, 200, -900).astype(np.int16)
+    affine = np.array([[0.7, 0, 0, -5], [0, -0.6, 0, 40], [0, 0, 2.0, 7], [0, 0, 0, 1]])
+    nibabel.save(nibabel.Nifti1Image(data, affine), tmp_path / "v.nii.gz")
+    predict(
+        model_path=hu_model.path,
+        inputs=[str(tmp_path / "v.nii.gz")],
+        out_dir=tmp_path / "out",
+        crop=CropConfig(slice="1"),
+        config=PredictConfig(num_samples=2),
+    )
+    folder = tmp_path / "out" / "v_001"
+    samples = nibabel.load(folder / "samples.nii.gz")
+    assert samples.shape == (16, 24, 1, 2)
+    np.testing.assert_allclose(
+        samples.affine @ [3, 4, 0, 1], affine @ [3, 4, 1, 1], atol=1e-5
+    )
+    bright = data[:, :, 1] > 0
+    for sample in range(2):
+        found = np.asarray(samples.dataobj)[:, :, 0, sample]
+        np.testing.assert_array_equal(found, bright)
+    mean = nibabel.load(folder / "mean.nii.gz")
+    assert mean.shape == (16, 24, 1)
+    np.testing.assert_allclose(mean.get_fdata()[:, :, 0] > 0.5, bright)
+    assert nibabel.load(folder / "entropy.nii.gz").get_fdata().max() <= np.log(2) + 1e-6
+
+
+def test_damaged_file(nibabel, tmp_path):
+    image = nibabel.Nifti1Image(np.random.rand(32, 32, 4).astype(np.float32), np.eye(4))
+    nibabel.save(image, tmp_path / "v.nii.gz")
+    whole = (tmp_path / "v.nii.gz").read_bytes()
+    for damaged in (whole[: len(whole) // 2], b"nothing", b""):
+        (tmp_path / "v.nii.gz").write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"v\.nii\.gz: "):
+            _read(tmp_path / "v.nii.gz")
+
+
+def test_too_many_dimensions(nibabel, tmp_path):
+    nibabel.save(
+        nibabel.Nifti1Image(np.zeros((4, 4, 2, 3), np.int16), np.eye(4)),
+        tmp_path / "v.nii",
+    )
+    with pytest.raises(ValueError, match=r"shape \[4, 4, 2, 3\], expected numbers"):
+        _read(tmp_path / "v.nii")

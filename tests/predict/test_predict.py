@@ -1,0 +1,261 @@
+"""Tests of predictions from file to file: closed forms, resolution, bad input."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import PIL.Image
+import pytest
+from helpers import dicom_writer
+from helpers.threshold_model import probability
+
+from tf_probunet.predict import predict as predict_lib
+from tf_probunet.predict import sampling
+from tf_probunet.predict.config import CropConfig, PredictConfig
+
+_ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(autouse=True)
+def quick_pictures(monkeypatch):
+    """Leaves the pictures to their own tests, and to that of the command."""
+    monkeypatch.setattr(predict_lib.picture, "render", lambda *_: b"")
+
+
+def _predict(model, out_dir, *inputs, crop=None, **settings):
+    return predict_lib.predict(
+        model_path=model.path,
+        inputs=[str(path) for path in inputs],
+        out_dir=out_dir,
+        crop=CropConfig(**(crop or {})),
+        config=PredictConfig(**{"num_samples": 4, "seed": 5, **settings}),
+    )
+
+
+def _labels(folder, number=4):
+    return np.stack(
+        [
+            np.array(PIL.Image.open(folder / f"sample_{i:03d}.png"))
+            for i in range(number)
+        ]
+    )
+
+
+def _hounsfield(shape, seed=0):
+    return np.random.default_rng(seed).integers(-1000, 400, shape).astype(np.int16)
+
+
+def _closed_form(model, values, number=4, seed=5):
+    """Returns probabilities [S, H, W] at values in 0..1."""
+    z = sampling.draw_latents(
+        model, values[..., None], count=number, seed=seed, about="x"
+    )
+    return np.stack([probability(values, level) for level in z[:, 0]])
+
+
+def test_an_array_in_closed_form(hu_model, tmp_path):
+    hounsfield = _hounsfield((16, 24))
+    np.save(tmp_path / "x.npy", hounsfield)
+    _predict(hu_model, tmp_path / "out", tmp_path / "x.npy")
+    values = ((hounsfield + 1000) / 1400).astype(np.float32)
+    expected = _closed_form(hu_model, values)
+    folder = tmp_path / "out" / "x"
+    np.testing.assert_array_equal(_labels(folder), expected > 0.5)
+    maps = np.load(folder / "maps.npz")
+    mean = expected.mean(axis=0)
+    np.testing.assert_allclose(maps["mean"][..., 1], mean, atol=1e-5)
+    entropy = -sum(p * np.log(np.maximum(p, 1e-30)) for p in (mean, 1 - mean))
+    np.testing.assert_allclose(maps["entropy"], entropy, atol=1e-4)
+    grey = np.array(PIL.Image.open(folder / "mean.png"))
+    np.testing.assert_allclose(grey / 255, mean, atol=1 / 255)
+
+
+def test_the_summary(hu_model, tmp_path):
+    hounsfield = np.full((16, 16), -1000, np.int16)
+    hounsfield[4:8, 4:10] = 400  # 24 pixels, marked by every sample
+    np.save(tmp_path / "x.npy", hounsfield)
+    crop = {"spacing_mm": "0.5,0.8"}
+    _predict(hu_model, tmp_path / "out", tmp_path / "x.npy", crop=crop)
+    summary = json.loads((tmp_path / "out" / "x" / "summary.json").read_text())
+    assert summary["num_samples"] == 4
+    assert summary["spacing_mm"] == [0.5, 0.8]
+    marked = [h for h in summary["hypotheses"] if not h["is_empty"]]
+    total = sum(h["share"] for h in summary["hypotheses"])
+    assert total == pytest.approx(1)
+    lesion = [h for h in marked if h["areas"]["lesion"]["pixels"] == 24]
+    assert lesion[0]["areas"]["lesion"]["mm2"] == pytest.approx(24 * 0.4)
+    present = sum(h["share"] for h in marked)
+    assert summary["presence_probability"] == pytest.approx(present)
+    assert summary["classes"]["lesion"]["area_unit"] == "mm2"
+
+
+def test_a_region_and_nothing_outside(hu_model, tmp_path):
+    hounsfield = _hounsfield((40, 50))
+    np.save(tmp_path / "x.npy", hounsfield)
+    crop = {"region": "5,7,16,24"}
+    _predict(hu_model, tmp_path / "out", tmp_path / "x.npy", crop=crop)
+    labels = _labels(tmp_path / "out" / "x")
+    assert labels.shape == (4, 40, 50)
+    values = ((hounsfield[5:21, 7:31] + 1000) / 1400).astype(np.float32)
+    expected = _closed_form(hu_model, values) > 0.5
+    np.testing.assert_array_equal(labels[:, 5:21, 7:31], expected)
+    labels[:, 5:21, 7:31] = 0
+    assert not labels.any()
+
+
+def test_a_crop_of_the_models_own_size(mm_model, tmp_path):
+    dicom_writer.write_slice(
+        tmp_path / "x.dcm",
+        _hounsfield((60, 60)),
+        z_mm=0,
+        uid="1.2",
+        spacing_mm=(0.8, 0.4),
+    )
+    crop = {"center": "30,20"}
+    path = tmp_path / "x.dcm"
+    _predict(mm_model, tmp_path / "out", path, crop=crop, output_format="png")
+    summary = json.loads((tmp_path / "out" / "x" / "summary.json").read_text())
+    # 16 pixels of 0.5 mm are 10 rows of 0.8 mm and 20 columns of 0.4 mm.
+    assert summary["region"] == {"row": 25, "col": 10, "height": 10, "width": 20}
+    assert summary["model_resolution"] == {"shape": [16, 16], "spacing_mm": 0.5}
+
+
+def test_there_and_back_through_the_models_resolution(mm_model, tmp_path):
+    rows, cols = np.mgrid[:40, :40]
+    disc = (rows - 19.5) ** 2 + (cols - 19.5) ** 2 < 100
+    hounsfield = np.where(disc, 400, -1000)
+    path = dicom_writer.write_slice(
+        tmp_path / "x.dcm", hounsfield, z_mm=0, uid="1.2", spacing_mm=(0.8, 0.8)
+    )
+    _predict(mm_model, tmp_path / "out", path, output_format="png", num_samples=16)
+    labels = _labels(tmp_path / "out" / "x", 16).astype(bool)
+    # Every sample is the disc, but for the pixels at its rim.
+    shares = [(m & disc).sum() / (m | disc).sum() for m in labels if not m.all()]
+    assert len(shares) >= 12 and min(shares) > 0.85
+
+
+def test_tiles_give_the_whole_images_samples(hu_model, tmp_path):
+    np.save(tmp_path / "x.npy", _hounsfield((64, 48)))
+    _predict(hu_model, tmp_path / "whole", tmp_path / "x.npy")
+    _predict(hu_model, tmp_path / "tiles", tmp_path / "x.npy", tile_size=24)
+    np.testing.assert_array_equal(
+        _labels(tmp_path / "whole" / "x"), _labels(tmp_path / "tiles" / "x")
+    )
+
+
+def test_sizes_that_do_not_fit_need_padding(hu_model, tmp_path):
+    hounsfield = _hounsfield((13, 21))
+    np.save(tmp_path / "x.npy", hounsfield)
+    with pytest.raises(ValueError, match="13x21 pixels, .* such as 8x16 or 16x24"):
+        _predict(hu_model, tmp_path / "out", tmp_path / "x.npy")
+    assert not (tmp_path / "out").exists()
+    _predict(hu_model, tmp_path / "out", tmp_path / "x.npy", crop={"pad": True})
+    labels = _labels(tmp_path / "out" / "x")
+    padded = np.pad(hounsfield, [(1, 2), (1, 2)], mode="symmetric")
+    values = ((padded + 1000) / 1400).astype(np.float32)
+    expected = _closed_form(hu_model, values)[:, 1:14, 1:22] > 0.5
+    np.testing.assert_array_equal(labels, expected)
+
+
+def test_pictures_and_a_model_with_three_samples(picture_model, tmp_path):
+    (tmp_path / "in").mkdir()
+    for name, size in (("a", (16, 8)), ("b", (8, 8))):
+        PIL.Image.effect_noise(size, 80).save(tmp_path / "in" / f"{name}.png")
+    result = _predict(picture_model, tmp_path / "out", tmp_path / "in")
+    assert [image["image"] for image in result["images"]] == ["a", "b"]
+    assert result["images"][0]["notes"] == ["the model has 3 samples, not 4"]
+    assert _labels(tmp_path / "out" / "a", 3).shape == (3, 8, 16)
+    assert not (tmp_path / "out" / "a" / "sample_003.png").exists()
+
+
+def test_existing_results_are_kept_unless_told(hu_model, tmp_path):
+    np.save(tmp_path / "x.npy", _hounsfield((16, 16)))
+    _predict(hu_model, tmp_path / "out", tmp_path / "x.npy")
+    with pytest.raises(ValueError, match="exists already; --overwrite replaces it"):
+        _predict(hu_model, tmp_path / "out", tmp_path / "x.npy")
+    _predict(
+        hu_model, tmp_path / "out", tmp_path / "x.npy", overwrite=True, num_samples=2
+    )
+    assert not (tmp_path / "out" / "x" / "sample_003.png").exists()
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["summary.json", "x"]
+
+
+def test_all_or_nothing(hu_model, tmp_path, monkeypatch):
+    for name in "ab":
+        np.save(tmp_path / f"{name}.npy", _hounsfield((16, 16)))
+    inputs = [tmp_path / "a.npy", tmp_path / "b.npy"]
+    true_write = predict_lib._write
+
+    def write(folder, prediction, model, output_format):
+        if prediction.image.name == "b":
+            raise OSError("No space left on device")
+        true_write(folder, prediction, model, output_format)
+
+    monkeypatch.setattr(predict_lib, "_write", write)
+    with pytest.raises(OSError, match="No space left"):
+        _predict(hu_model, tmp_path / "out", *inputs)
+    assert not (tmp_path / "out").exists()
+
+
+def test_dicom_without_highdicom(hu_model, tmp_path, monkeypatch):
+    true_import = builtins.__import__
+
+    def without(name, *args, **kwargs):
+        if name == "highdicom":
+            raise ImportError(name)
+        return true_import(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    path = dicom_writer.write_slice(
+        tmp_path / "x.dcm", _hounsfield((16, 16)), z_mm=0, uid="1.2"
+    )
+    result = _predict(hu_model, tmp_path / "out", path)
+    assert "tf_probunet[dicom_seg]" in result["notes"][0]
+    assert _labels(tmp_path / "out" / "x").shape == (4, 16, 16)
+    with pytest.raises(ValueError, match="need the package highdicom"):
+        _predict(hu_model, tmp_path / "other", path, output_format="dicom_seg")
+
+
+def test_a_segmentation_object_needs_dicom(hu_model, tmp_path):
+    pytest.importorskip("highdicom", reason="highdicom (an extra) is not installed")
+    np.save(tmp_path / "x.npy", _hounsfield((16, 16)))
+    with pytest.raises(ValueError, match=r"x\.npy: not a DICOM file"):
+        _predict(
+            hu_model, tmp_path / "out", tmp_path / "x.npy", output_format="dicom_seg"
+        )
+
+
+def test_the_command(hu_model, tmp_path):
+    np.save(tmp_path / "x.npy", _hounsfield((16, 16)))
+    np.save(tmp_path / "bad.npy", np.full((16, 16), np.nan))
+    environment = {k: v for k, v in os.environ.items() if k != "TF_PROBUNET_TRACEBACK"}
+
+    def run(name):
+        command = [sys.executable, "run/predict.py", f"--saved_model={hu_model.path}"]
+        command += [f"--input={tmp_path / name}", f"--out_dir={tmp_path / 'out'}"]
+        return subprocess.run(
+            command,
+            cwd=_ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    bad = run("bad.npy")
+    assert bad.returncode == 1
+    (line,) = bad.stderr.splitlines()
+    assert line.startswith(f"error: {tmp_path / 'bad.npy'}: 256 values are NaN")
+    assert not (tmp_path / "out").exists()
+    good = run("x.npy")
+    assert good.returncode == 0, good.stderr
+    assert good.stdout.startswith("x: ")
+    assert good.stdout.endswith(f"results: {tmp_path / 'out'}\n")
+    assert PIL.Image.open(tmp_path / "out" / "x" / "summary.png").size[0] > 1000

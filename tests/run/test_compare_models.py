@@ -1,0 +1,140 @@
+"""The comparison of all models: its pieces are done once, and none is missing."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+from helpers.goldens import GOLDENS
+
+_ROOT = pathlib.Path(__file__).resolve().parents[2]
+# Counts its calls, and fails as long as there is a file that says so.
+_SCRIPT = """
+import pathlib, sys
+path = pathlib.Path(sys.argv[1])
+with open(path / "calls", "a") as calls:
+    calls.write(" ".join(sys.argv[2:]) + "\\n")
+sys.exit(130 if (path / "stop").exists() else 0)
+"""
+
+
+@pytest.fixture
+def compared(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(str(_ROOT / "run"))
+    import _compared
+
+    (tmp_path / "work.py").write_text(_SCRIPT)
+    monkeypatch.setattr(_compared, "RUN", tmp_path)
+    return _compared
+
+
+def test_a_piece_is_done_once(compared, tmp_path):
+    pieces = compared.Pieces(tmp_path / "out", {"steps": 3})
+    seconds = pieces.run("train", "work.py", tmp_path, "a", "b")
+    assert 0 < seconds < 60
+    again = compared.Pieces(tmp_path / "out", {"steps": 3})
+    assert again.run("train", "work.py", tmp_path, "a", "b") == seconds
+    assert again.run("export", "work.py", tmp_path, "c") > 0
+    assert (tmp_path / "calls").read_text() == "a b\nc\n"
+
+
+def test_a_piece_that_was_stopped_is_done_again_and_its_time_counts(compared, tmp_path):
+    (tmp_path / "stop").touch()
+    pieces = compared.Pieces(tmp_path / "out", {})
+    with pytest.raises(SystemExit) as caught:
+        pieces.run("train", "work.py", tmp_path)
+    assert caught.value.code == 130
+    note = json.loads((tmp_path / "out" / "done" / "train.json").read_text())
+    assert note["seconds"] > 0 and not note["done"]
+    (tmp_path / "stop").unlink()
+    assert pieces.run("train", "work.py", tmp_path) > note["seconds"]
+    assert (tmp_path / "calls").read_text() == "\n\n"
+
+
+def test_other_settings_need_another_directory(compared, tmp_path):
+    compared.Pieces(tmp_path / "out", {"steps": 3, "num_members": 2})
+    with pytest.raises(ValueError, match="with steps 3, not 4; choose another"):
+        compared.Pieces(tmp_path / "out", {"steps": 4, "num_members": 2})
+
+
+def test_results_are_remembered(compared, tmp_path):
+    pieces = compared.Pieces(tmp_path / "out", {})
+    assert pieces.remember("time", lambda: {"seconds": 1.5}) == {"seconds": 1.5}
+    assert pieces.remember("time", lambda: {"seconds": 2.5}) == {"seconds": 1.5}
+
+
+def test_every_model_and_ablation_is_compared(compared):
+    flags = {model.key: model.flags for model in compared.MODELS}
+    assert len(compared.chosen([])) == len(flags) == len(compared.MODELS)
+    named = {f.split("=")[1] for fs in flags.values() for f in fs if "--model=" in f}
+    ensembles = {m.key for m in compared.MODELS if m.is_ensemble}
+    assert named | ensembles == {g.model for g in GOLDENS} - {"unet_ensemble"}
+    ablations = {fs for fs in flags.values() if fs and "--model=" not in fs[0]}
+    assert ablations == {
+        ("--fixed_prior",),
+        ("--fixed_prior", "--noposterior_sees_image"),
+        ("--injection=start",),
+    }
+    heads = [fs[1] for fs in flags.values() if "--model=m_heads" in fs]
+    assert heads == ["--num_heads=4", "--num_heads=8", "--num_heads=16"]
+
+
+def test_some_models_can_be_chosen(compared):
+    keys = [model.key for model in compared.chosen(["unet", "m_heads_8"])]
+    assert keys == ["prob_unet", "unet", "m_heads_8"]
+    with pytest.raises(ValueError, match="models has 'vnet', expected of prob_unet"):
+        compared.chosen(["vnet"])
+
+
+@pytest.mark.slow
+def test_the_command_makes_the_table_and_goes_on_where_it_was(tmp_path):
+    settings = [
+        "--base_channels=4",
+        "--num_scales=2",
+        "--convs_per_block=1",
+        "--crop_size=16",
+        "--eval_size=16",
+        "--batch_size=2",
+        "--validation_images=2",
+    ]
+    (tmp_path / "tiny.flags").write_text("\n".join(settings))
+    words = [
+        sys.executable,
+        str(_ROOT / "run" / "compare_models.py"),
+        f"--out_dir={tmp_path / 'out'}",
+        f"--settings={tmp_path / 'tiny.flags'}",
+        "--models=unet,m_heads_4",
+        "--steps=2",
+        "--num_members=2",
+        "--num_train=8",
+        "--num_val=6",
+        "--num_test=6",
+        "--size=16",
+    ]
+
+    def run() -> str:
+        done = subprocess.run(
+            words, cwd=_ROOT, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    first = run()
+    table = (tmp_path / "out" / "table.md").read_text(encoding="utf-8").splitlines()
+    titles = [line.split("|")[1].strip() for line in table[2:]]
+    assert titles == [
+        "Probabilistic U-Net",
+        "U-Net Ensemble",
+        "M-Heads, 4 heads",
+        "(floor)",
+    ]
+    ensemble = [cell.strip() for cell in table[3].split("|")]
+    # Two members: one sample is there, four are not.
+    assert ensemble[2] != "-" and ensemble[3:6] == ["-", "-", "-"]
+    assert float(ensemble[6]) <= 1.0
+    second = run()
+    assert second.count("done before") == 1 + 3 * 3
+    assert first.split("model  ")[-1] == second.split("model  ")[-1]

@@ -1,0 +1,183 @@
+"""Tests of tf_probunet.config."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tf_probunet import files
+from tf_probunet.config import (
+    AugmentationConfig,
+    Config,
+    DataConfig,
+    ModelConfig,
+    PhantomConfig,
+    TrainingConfig,
+    read_config,
+)
+
+_OTHER = Config(
+    model=ModelConfig(name="m_heads", beta=0.5, latent_dim=3, ignore_label=255),
+    data=DataConfig(task="switched", crop_size=64, eval_size=0, window_low=-600),
+    augmentation=AugmentationConfig(flip=True, gamma=0.3),
+    training=TrainingConfig(seed=-(2**63), learning_rate=0.1 + 0.2),
+)
+
+
+@pytest.mark.parametrize("config", [Config(), _OTHER])
+def test_json_round_trip(tmp_path, config):
+    files.write_json(tmp_path / "config.json", config.to_json())
+    assert read_config(tmp_path / "config.json") == config
+
+
+def test_defaults_are_the_papers():
+    model, training = ModelConfig(), TrainingConfig()
+    assert (model.base_channels, model.num_scales, model.convs_per_block) == (32, 5, 3)
+    assert model.initializer == "orthogonal"
+    assert (training.steps, training.batch_size) == (240_000, 32)
+    assert (training.learning_rate, training.final_learning_rate) == (1e-4, 1e-6)
+    assert (training.learning_rate_steps, training.weight_decay) == (5, 1e-5)
+
+
+def test_whole_numbers_become_floats_where_floats_are_meant():
+    config = DataConfig(window_low=-600, window_high=200)
+    assert isinstance(config.window_low, float)
+    assert config == DataConfig(window_low=-600.0, window_high=200.0)
+
+
+@pytest.mark.parametrize(
+    "section, values, message",
+    [
+        (ModelConfig, {"name": "vnet"}, "model is 'vnet', expected one of prob_unet, "),
+        (ModelConfig, {"num_classes": 1}, "num_classes is 1, expected at least 2"),
+        (ModelConfig, {"num_scales": 0}, "num_scales is 0, expected at least 1"),
+        (ModelConfig, {"base_channels": 8.0}, "base_channels is 8.0, expected int"),
+        (ModelConfig, {"base_channels": "8"}, "base_channels is '8', expected int"),
+        (ModelConfig, {"base_channels": None}, "base_channels is None, expected int"),
+        (ModelConfig, {"latent_dim": 0}, "latent_dim is 0, expected at least 1"),
+        (ModelConfig, {"beta": -1.0}, "beta is -1.0, expected at least 0"),
+        (ModelConfig, {"beta": float("nan")}, "beta is nan, expected a finite number"),
+        (ModelConfig, {"fixed_prior": 1}, "fixed_prior is 1, expected bool"),
+        (ModelConfig, {"dropout_rate": 1}, "dropout_rate is 1.0, expected below 1"),
+        (ModelConfig, {"num_heads": True}, "num_heads is True, expected int"),
+        (DataConfig, {"task": "x"}, "task is 'x', expected one of plain, switched"),
+        (DataConfig, {"crop_size": -1}, "crop_size is -1, expected at least 0"),
+        (
+            DataConfig,
+            {"window_low": 400},
+            "window_low is 400.0, expected less than window_high, which is 400.0",
+        ),
+        (
+            DataConfig,
+            {"window_high": float("inf")},
+            "window_high is inf, expected a finite number",
+        ),
+        (
+            AugmentationConfig,
+            {"shear_degrees": 45},
+            "shear_degrees is 45.0, expected below 45",
+        ),
+        (
+            AugmentationConfig,
+            {"elastic_spacing_px": 1},
+            "elastic_spacing_px is 1, expected at least 2",
+        ),
+        (AugmentationConfig, {"flip": "yes"}, "flip is 'yes', expected bool"),
+        (TrainingConfig, {"steps": 0}, "steps is 0, expected at least 1"),
+        (
+            TrainingConfig,
+            {"seed": 2**63},
+            "seed is 9223372036854775808, expected below 9223372036854775808",
+        ),
+        (TrainingConfig, {"best_by": "iou"}, "best_by is 'iou', expected one of ged, "),
+        (PhantomConfig, {"image_size": 8}, "image_size is 8, expected at least 32"),
+        (PhantomConfig, {"num_val": 0}, "num_val is 0, expected at least 1"),
+    ],
+)
+def test_bad_values_are_named(section, values, message):
+    with pytest.raises(ValueError) as caught:
+        section(**values)
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize("name", ["crop_size", "eval_size"])
+def test_sizes_must_fit_the_down_samplings(name):
+    data = dataclasses.replace(DataConfig(), **{name: 40})
+    message = f"{name} is 40, expected a multiple of 16 for 5 scales"
+    with pytest.raises(ValueError, match=message):
+        Config(data=data)
+    assert Config(model=ModelConfig(num_scales=4), data=data).model.size_divisor == 8
+
+
+def test_differences_are_listed():
+    other = Config(
+        model=ModelConfig(beta=2.0), training=TrainingConfig(steps=7, seed=1)
+    )
+    assert Config().differences(other) == [
+        "model.beta: None -> 2.0",
+        "training.seed: 0 -> 1",
+        "training.steps: 240000 -> 7",
+    ]
+    assert Config().differences(Config()) == []
+
+
+def _changed(section: str, **values) -> dict:
+    changed = Config().to_json()
+    changed[section].update(values)
+    return changed
+
+
+def _lacking(section: str, name: str) -> dict:
+    changed = Config().to_json()
+    del changed[section][name]
+    return changed
+
+
+@pytest.mark.parametrize(
+    "value, message",
+    [
+        ({}, r"has the sections \[\], expected \['augmentation', 'data', "),
+        ({**Config().to_json(), "more": {}}, "has the sections .*'more'"),
+        ({**Config().to_json(), "data": 3}, "data is 3, expected an object"),
+        (
+            _changed("data", colour=1),
+            "data has the settings colour, expected crop_size",
+        ),
+        (_lacking("data", "task"), "data lacks the settings task, expected crop_size"),
+        (_changed("training", steps=1.5), "training: steps is 1.5, expected int"),
+        (_changed("model", beta=[1]), "expected float"),
+        (_changed("data", crop_size=40), "crop_size is 40, expected a multiple of 16"),
+    ],
+)
+def test_bad_json_is_named_with_its_file(tmp_path, value, message):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(value))
+    with pytest.raises(ValueError, match=message) as caught:
+        read_config(path)
+    assert str(caught.value).startswith(f"{path}: ")
+
+
+def test_missing_file_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match="config.json: no such configuration"):
+        read_config(tmp_path / "config.json")
+
+
+def test_off_switches_every_change_off():
+    off = AugmentationConfig.off()
+    assert off.moves_nothing
+    values = dataclasses.asdict(off)
+    del values["elastic_spacing_px"]  # a distance, without effect when off
+    assert not any(values.values())
+    for name in ("rotation_degrees", "shear_degrees", "scale", "elastic_std_px"):
+        assert not dataclasses.replace(off, **{name: 1}).moves_nothing
+    assert not dataclasses.replace(off, flip=True).moves_nothing
+    assert dataclasses.replace(off, brightness=0.5).moves_nothing
+
+
+def test_importing_does_not_import_tensorflow():
+    code = "import sys, tf_probunet.config; sys.exit('tensorflow' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

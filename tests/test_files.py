@@ -1,0 +1,79 @@
+"""Tests of tf_probunet.files."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+
+import pytest
+
+from tf_probunet import files
+
+
+def test_atomic_path_replaces_the_file_and_leaves_nothing_else(tmp_path):
+    path = tmp_path / "deep" / "er" / "file.txt"
+    files.write_text(path, "old")
+    with files.atomic_path(path) as temporary:
+        temporary.write_text("new")
+        assert path.read_text() == "old"
+        assert temporary.parent == path.parent
+        assert temporary.suffix == ".txt"
+    assert path.read_text() == "new"
+    assert os.listdir(path.parent) == ["file.txt"]
+
+
+@pytest.mark.parametrize("failure", [ValueError, KeyboardInterrupt])
+def test_atomic_path_keeps_the_old_file_on_failure(tmp_path, failure):
+    path = tmp_path / "file.bin"
+    files.write_bytes(path, b"old")
+    with pytest.raises(failure):
+        with files.atomic_path(path) as temporary:
+            temporary.write_bytes(b"half of the n")
+            raise failure
+    assert path.read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["file.bin"]
+
+
+def test_json_round_trip(tmp_path):
+    value = {"a": [1, 2.5, None], "ü": "ß", "nested": {"b": True}}
+    files.write_json(tmp_path / "x.json", value)
+    assert files.read_json(tmp_path / "x.json", "thing") == value
+
+
+def test_write_json_refuses_nan_and_keeps_the_old_file(tmp_path):
+    path = tmp_path / "x.json"
+    files.write_json(path, {"a": 1})
+    with pytest.raises(ValueError, match="JSON compliant"):
+        files.write_json(path, {"a": float("nan")})
+    assert files.read_json(path, "thing") == {"a": 1}
+    assert os.listdir(tmp_path) == ["x.json"]
+
+
+def test_read_json_names_a_missing_file(tmp_path):
+    with pytest.raises(FileNotFoundError, match="x.json: no such recipe"):
+        files.read_json(tmp_path / "x.json", "recipe")
+
+
+@pytest.mark.parametrize(
+    "data, message",
+    [
+        (b"", "not a valid recipe"),
+        (b'{"a": 1', "not a valid recipe"),
+        (b"\xff\xfe\x00", "not a valid recipe"),
+        (b"[" * 100_000, "not a valid recipe"),
+        (b"[1, 2]", "expected a JSON object as recipe, got list"),
+        (b"3", "expected a JSON object as recipe, got int"),
+    ],
+)
+def test_read_json_names_a_damaged_file(tmp_path, data, message):
+    path = tmp_path / "x.json"
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match=f"x.json: {message}"):
+        files.read_json(path, "recipe")
+
+
+@pytest.mark.parametrize("size", [0, 5, (1 << 20) + 3])
+def test_sha256(tmp_path, size):
+    data = bytes(i % 251 for i in range(size))
+    files.write_bytes(tmp_path / "x", data)
+    assert files.sha256(tmp_path / "x") == hashlib.sha256(data).hexdigest()

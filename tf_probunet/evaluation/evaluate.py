@@ -1,0 +1,402 @@
+"""Scores a SavedModel, or another model's sample files, on a prepared data set."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+import platform
+import shlex
+import shutil
+from collections.abc import Callable, Iterator
+from typing import Any, Union
+
+import numpy as np
+import scipy
+import tensorflow as tf
+
+from tf_probunet import __version__, files, input_pipeline, records
+from tf_probunet.cityscapes_labels import NUM_TRAIN_CLASSES
+from tf_probunet.config import DataConfig
+from tf_probunet.evaluation import results as results_lib
+from tf_probunet.evaluation import scoring, sources, tables
+from tf_probunet.evaluation.parts import Parts
+from tf_probunet.hashing import salted_hash
+from tf_probunet.progress import Progress
+
+RESULTS_NAME = "results.json"
+PER_IMAGE_NAME = "per_image.npz"
+SAMPLES_NAME = "samples.npz"
+MARKDOWN_NAME = "results.md"
+CSV_NAME = "results.csv"
+
+_PARTS_NAME = ".parts"
+_SAVED = "saved_"  # In front of the arrays that go to samples.npz.
+
+Source = Union[sources.SavedModel, sources.SampleFiles]
+table = tables.text_table
+
+
+@dataclasses.dataclass(frozen=True)
+class EvaluationConfig:
+    """What is scored, on what and how.
+
+    Attributes:
+        data_dir: a prepared data set.
+        out_dir: where the results go.
+        saved_model: of `run/export.py`; or else
+        samples_dir: the samples of any model, laid out as in `sample_files`.
+        split: to score.
+        num_samples: numbers of samples, each scored with the first so many.
+        validation_split: on which the threshold for ambiguity is chosen; "" for none.
+        batch_size: images read and scored at once; no number depends on it.
+        seed: of the model's samples.
+        statistic: "v" (the paper) or "u".
+        both_empty: "zero" (the paper) or "drop".
+        save_samples: so many images are kept with their samples, for figures.
+        limit: score the first so many images of each split only; 0 for all.
+        overwrite: replace results in `out_dir`.
+        task: of the samples in `samples_dir`, "plain" or "switched"; a SavedModel knows
+            its own.
+        eval_size: height and width of the central crop that `samples_dir` was sampled
+            for, 0 for whole images; a SavedModel knows its own.
+    """
+
+    data_dir: str
+    out_dir: str
+    saved_model: str | None = None
+    samples_dir: str | None = None
+    split: str = "test"
+    num_samples: tuple[int, ...] = (1, 4, 8, 16)
+    validation_split: str = "val"
+    batch_size: int = 8
+    seed: int = 0
+    statistic: str = "v"
+    both_empty: str = "zero"
+    save_samples: int = 16
+    limit: int = 0
+    overwrite: bool = False
+    task: str | None = None
+    eval_size: int | None = None
+
+    def __post_init__(self) -> None:
+        """Checks the numbers, and puts the sample counts in order."""
+        if bool(self.saved_model) == bool(self.samples_dir):
+            raise ValueError(
+                f"saved_model is {self.saved_model!r} and samples_dir "
+                f"{self.samples_dir!r}, expected one of them"
+            )
+        if self.saved_model and (self.task is not None or self.eval_size is not None):
+            raise ValueError(
+                f"task is {self.task!r} and eval_size {self.eval_size!r}, expected "
+                "neither with a SavedModel, which knows its own"
+            )
+        if not self.num_samples or min(self.num_samples) < 1:
+            raise ValueError(
+                f"num_samples is {self.num_samples}, expected numbers of at least 1"
+            )
+        for name, least in (("batch_size", 1), ("save_samples", 0), ("limit", 0)):
+            if getattr(self, name) < least:
+                raise ValueError(
+                    f"{name} is {getattr(self, name)}, expected at least {least}"
+                )
+        object.__setattr__(self, "num_samples", tuple(sorted(set(self.num_samples))))
+
+    def command(self) -> str:
+        """Returns the command line that does the same."""
+        parts = ["python", "run/evaluate.py"]
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if value == field.default:
+                continue
+            if isinstance(value, tuple):
+                value = ",".join(map(str, value))
+            parts.append(f"--{field.name}={value}")
+        return shlex.join(parts)
+
+
+def evaluate(config: EvaluationConfig) -> dict[str, Any]:
+    """Scores, writes the results and returns them.
+
+    Images are read, sampled and scored batch by batch. What is done is kept in part
+    files: if the evaluation is interrupted, the same call goes on from there and ends
+    with the same numbers.
+
+    Args:
+        config: what is scored, on what and how.
+
+    Returns:
+        The content of `results.json`; `table` makes it readable.
+
+    Raises:
+        FileNotFoundError: model, samples or data are not there.
+        ValueError: they do not fit each other, are damaged, or `out_dir` holds results.
+    """
+    out_dir = pathlib.Path(config.out_dir)
+    if (out_dir / RESULTS_NAME).exists() and not config.overwrite:
+        raise ValueError(
+            f"{out_dir / RESULTS_NAME}: exists already; --overwrite replaces it"
+        )
+    evaluation = _Evaluation(config)
+    arrays = evaluation.score_split()
+    validation = evaluation.score_validation()
+    results = evaluation.results(arrays, validation)
+    _write(out_dir, results, arrays)
+    shutil.rmtree(out_dir / _PARTS_NAME, ignore_errors=True)
+    return results
+
+
+class _Evaluation:
+    """One evaluation: the data, the source of samples and the rules."""
+
+    def __init__(self, config: EvaluationConfig) -> None:
+        self._config = config
+        self._info = records.read_info(config.data_dir)
+        self._info.count(config.split)  # Fails early if there is no such split.
+        self._source = _open_source(config, self._info)
+        self._notes = self._source.check(self._info)
+        self._rules = self._make_rules()
+        self._data = self._source.data
+
+    def score_split(self) -> scoring.Arrays:
+        """Returns the per-image values of the split."""
+        return self._stream(self._config.split, self._score, "scores")
+
+    def score_validation(self) -> scoring.Arrays | None:
+        """Returns the presence counts that the ambiguity threshold is chosen on."""
+        split = self._config.validation_split
+        if self._rules.kind != "binary" or self._info.spec.num_graders < 2 or not split:
+            return None
+        reason = self._no_validation(split)
+        if reason:
+            self._notes.append(f"no threshold for ambiguity: {reason}")
+            return None
+        return self._stream(split, self._score_presence, "presence")
+
+    def results(
+        self, arrays: scoring.Arrays, validation: scoring.Arrays | None
+    ) -> dict[str, Any]:
+        """Returns the content of `results.json`."""
+        info, config = self._info, self._config
+        summary = results_lib.summarise(
+            arrays,
+            self._rules,
+            num_graders=info.spec.num_graders,
+            validation=validation,
+        )
+        return {
+            **summary,
+            "notes": self._notes,
+            "protocol": self._protocol(),
+            "data": {
+                "name": info.spec.name,
+                "path": str(config.data_dir),
+                "fingerprint": info.fingerprint,
+                "split": config.split,
+                "images": len(arrays["keys"]),
+                "groups": len(set(arrays["groups"])),
+                "graders": info.spec.num_graders,
+            },
+            "model": self._source.description,
+            "versions": {
+                "tf_probunet": __version__,
+                "tensorflow": tf.__version__,
+                "numpy": np.__version__,
+                "scipy": scipy.__version__,
+                "python": platform.python_version(),
+            },
+            "command": config.command(),
+        }
+
+    def _make_rules(self) -> scoring.Rules:
+        config, spec = self._config, self._info.spec
+        limit = self._source.max_samples
+        counts = tuple(n for n in config.num_samples if limit is None or n <= limit)
+        if not counts:
+            raise ValueError(
+                f"num_samples is {config.num_samples}, expected at most {limit}: the "
+                "model has no more different samples"
+            )
+        if counts != config.num_samples:
+            left_out = [n for n in config.num_samples if n not in counts]
+            self._notes.append(
+                f"the model has {limit} different samples, so the energy distance for "
+                f"{', '.join(map(str, left_out))} is left out"
+            )
+        return scoring.Rules(
+            kind=_kind(self._info, self._source.data.task),
+            counts=counts,
+            statistic=config.statistic,
+            both_empty=config.both_empty,
+            num_classes=spec.num_classes,
+            ignore_label=spec.ignore_label,
+        )
+
+    def _protocol(self) -> dict[str, Any]:
+        rules, spec = self._rules, self._info.spec
+        size = self._data.eval_size
+        return {
+            "metric": "squared generalised energy distance with d = 1 - IoU",
+            "task": self._data.task,
+            "labels": rules.kind,
+            "classes": list(spec.class_names),
+            "ignore_label": rules.ignore_label,
+            "image_size": [size, size] if size else list(spec.image_shape[:2]),
+            "num_samples": list(rules.counts),
+            "statistic": rules.statistic,
+            "both_empty": rules.both_empty,
+            "floor": self._floor_kind(),
+            "pixels": "hard labels of the samples, the largest number of them",
+            "limit": self._config.limit,
+            "validation_split": self._config.validation_split,
+            "intervals": {
+                "confidence": results_lib.CONFIDENCE,
+                "resamples": results_lib.NUM_RESAMPLES,
+                "seed": results_lib.BOOTSTRAP_SEED,
+                "resampled": "groups",
+            },
+        }
+
+    def _floor_kind(self) -> str:
+        """Says from what the floor is computed."""
+        if self._rules.kind == "switched":
+            return "switched modes"
+        return "known modes" if self._info.spec.num_modes else "graders"
+
+    def _no_validation(self, split: str) -> str | None:
+        """Says why the validation split can't serve; None if it can."""
+        if split == self._config.split:
+            return f"{split!r} is the split that is scored"
+        if split not in self._info.splits:
+            return f"{self._info.data_dir} has no split {split!r}"
+        source = self._source
+        if isinstance(source, sources.SampleFiles):
+            if not source.has(sources.split_keys(self._info, split)):
+                return f"there are no samples of the split {split!r}"
+        return None
+
+    def _score(self, batch: dict[str, np.ndarray], place: int) -> scoring.Arrays:
+        saved = max(0, min(self._config.save_samples - place, len(batch["keys"])))
+        drawn = self._source.draw(
+            batch["keys"], batch["image"], self._rules.counts[-1], with_mean=saved > 0
+        )
+        arrays = scoring.score(
+            self._rules,
+            drawn.labels,
+            batch["labels"],
+            keys=batch["keys"],
+            modes=batch.get("modes"),
+            mode_probs=batch.get("mode_probs"),
+        )
+        if saved:
+            arrays[_SAVED + "keys"] = np.array(batch["keys"][:saved])
+            arrays[_SAVED + "images"] = batch["image"][:saved]
+            arrays[_SAVED + "graders"] = batch["labels"][:saved]
+            arrays[_SAVED + "samples"] = drawn.labels[:saved]
+            if drawn.mean is not None:
+                arrays[_SAVED + "mean"] = drawn.mean[:saved]
+        return arrays
+
+    def _score_presence(
+        self, batch: dict[str, np.ndarray], place: int
+    ) -> scoring.Arrays:
+        del place
+        count = self._rules.counts[-1]
+        drawn = self._source.draw(batch["keys"], batch["image"], count)
+        return scoring.presence(drawn.labels, batch["labels"])
+
+    def _stream(
+        self,
+        split: str,
+        score: Callable[[dict[str, np.ndarray], int], scoring.Arrays],
+        what: str,
+    ) -> scoring.Arrays:
+        """Scores a split batch by batch, from where an earlier call stopped."""
+        total = self._info.count(split)
+        total = min(self._config.limit or total, total)
+        parts = Parts(self._parts_dir(split, what))
+        progress = Progress(total, split, done=parts.done, unit="images")
+        if parts.done:
+            progress.write(f"{split}: going on behind {parts.done} images")
+        try:
+            for batch in self._batches(split, parts.done, total):
+                arrays = score(batch, parts.done)
+                arrays["keys"] = np.array(batch["keys"])
+                arrays["groups"] = np.array(batch["groups"])
+                parts.add(arrays)
+                progress.update(parts.done)
+        finally:
+            parts.flush()
+            progress.close()
+        return parts.table()
+
+    def _batches(
+        self, split: str, start: int, stop: int
+    ) -> Iterator[dict[str, np.ndarray]]:
+        examples = input_pipeline.evaluation_examples(self._info, split, self._data)
+        examples = examples.take(stop).skip(start).batch(self._config.batch_size)
+        with records.named_errors(f"{self._info.data_dir}: split {split!r}"):
+            for batch in examples.prefetch(1).as_numpy_iterator():
+                batch["keys"] = [key.decode() for key in batch.pop("key")]
+                batch["groups"] = [group.decode() for group in batch.pop("group")]
+                for name in {"labels", "modes"} & set(batch):
+                    batch[name] = batch[name].astype(np.uint8)
+                yield batch
+
+    def _parts_dir(self, split: str, what: str) -> pathlib.Path:
+        """The place of part files: its name tells all that the values depend on."""
+        settings = {
+            "version": __version__,
+            "what": what,
+            "split": split,
+            "data": self._info.fingerprint,
+            "input": dataclasses.asdict(self._data),
+            "model": self._source.description["fingerprint"],
+            "seed": self._config.seed,
+            "rules": dataclasses.asdict(self._rules),
+            "save_samples": self._config.save_samples,
+            "limit": self._config.limit,
+        }
+        name = f"{salted_hash(json.dumps(settings, sort_keys=True), 'parts'):016x}"
+        return pathlib.Path(self._config.out_dir, _PARTS_NAME, name)
+
+
+def _kind(info: records.DatasetInfo, task: str) -> str:
+    """Returns the kind of labels, for `scoring.Rules`."""
+    spec = info.spec
+    if task == "switched":
+        if spec.num_classes != NUM_TRAIN_CLASSES or spec.num_graders != 1:
+            raise ValueError(
+                f"{info.data_dir}: has {spec.num_classes} classes and "
+                f"{spec.num_graders} graders, expected {NUM_TRAIN_CLASSES} and 1 for "
+                "the switched task"
+            )
+        return "switched"
+    is_binary = spec.num_classes == 2 and spec.ignore_label is None
+    return "binary" if is_binary else "classes"
+
+
+def _open_source(config: EvaluationConfig, info: records.DatasetInfo) -> Source:
+    if config.saved_model:
+        return sources.SavedModel(config.saved_model, config.seed)
+    splits = {config.split, config.validation_split} & set(info.splits)
+    data = DataConfig(task=config.task or "plain", eval_size=config.eval_size or 0)
+    return sources.SampleFiles(config.samples_dir, info, splits=splits, data=data)
+
+
+def _write(
+    out_dir: pathlib.Path, results: dict[str, Any], arrays: scoring.Arrays
+) -> None:
+    """Writes all files; `results.json` last, so that it stands for all of them."""
+    (out_dir / RESULTS_NAME).unlink(missing_ok=True)
+    saved = {k[len(_SAVED) :]: v for k, v in arrays.items() if k.startswith(_SAVED)}
+    per_image = {k: v for k, v in arrays.items() if not k.startswith(_SAVED)}
+    per_image["counts"] = np.array(results["protocol"]["num_samples"])
+    if "pixel_counts" in per_image:
+        per_image["pixel_counts"] = per_image["pixel_counts"].sum(axis=0)
+    for name, content in ((PER_IMAGE_NAME, per_image), (SAMPLES_NAME, saved)):
+        with files.atomic_path(out_dir / name) as temporary:
+            np.savez_compressed(temporary, **content)
+    files.write_text(out_dir / MARKDOWN_NAME, tables.markdown_table(results))
+    files.write_text(out_dir / CSV_NAME, tables.csv_table(results))
+    files.write_json(out_dir / RESULTS_NAME, results)

@@ -1,0 +1,304 @@
+"""From per-image values to the numbers of a data set."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tf_probunet.evaluation import (
+    ambiguity,
+    calibration,
+    statistics,
+    switched_calibration,
+)
+from tf_probunet.evaluation.scoring import BASELINES, Arrays, Rules
+
+CONFIDENCE = 0.95
+NUM_RESAMPLES = 10_000
+BOOTSTRAP_SEED = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Metric:
+    """A number that is reported.
+
+    Attributes:
+        name: of the per-image array and in the results, with dots between the levels.
+        title: for tables.
+        best: "low", "high", or None where more is neither better nor worse.
+    """
+
+    name: str
+    title: str
+    best: str | None
+
+
+# Means of per-image values, of all samples together.
+METRICS = (
+    Metric("hungarian_iou", "Hungarian-matched IoU", "high"),
+    Metric("best_dice", "best Dice per grader", "high"),
+    Metric("diversity", "sample diversity", None),
+    Metric("collective_insight", "collective insight", "high"),
+    Metric("sensitivity", "combined sensitivity", "high"),
+    Metric("diversity_agreement", "diversity agreement", "high"),
+    Metric("ncc", "S_NCC", "high"),
+    Metric("variance_ncc", "variance correlation", "high"),
+    Metric("brier", "Brier score", "low"),
+)
+
+# Numbers of the data set as a whole, without interval.
+SCALARS = (
+    Metric("calibration.pixels.ece", "ECE of pixels", "low"),
+    Metric("calibration.marked_pixels.ece", "ECE of marked pixels", "low"),
+    Metric("calibration.presence.ece", "ECE of lesion presence", "low"),
+    Metric("ambiguity.accuracy", "ambiguity: accuracy", "high"),
+    Metric("ambiguity.always_ambiguous", 'ambiguity: always "ambiguous"', None),
+    Metric("ambiguity.auroc", "ambiguity: AUROC", "high"),
+    Metric("mode_calibration.kl_divergence", "KL of mode frequencies", "low"),
+    Metric("mode_calibration.modes_missed", "modes never sampled", "low"),
+)
+
+_RELIABILITIES = {
+    "pixels": "pixel_reliability",
+    "marked_pixels": "marked_reliability",
+    "presence": "presence_reliability",
+}
+
+
+def summarise(
+    arrays: Arrays,
+    rules: Rules,
+    *,
+    num_graders: int,
+    validation: Arrays | None = None,
+) -> dict[str, Any]:
+    """Sums up the per-image values.
+
+    Args:
+        arrays: of `scoring.score` for all images, with `groups` [N].
+        rules: of the evaluation.
+        num_graders: M.
+        validation: `sample_presence` and `grader_presence` of the validation split, on
+            which the threshold for ambiguity is chosen; None to leave that out.
+
+    Returns:
+        A JSON object: every mean with its interval as `{"mean", "low", "high"}`, null
+        where there is none. Metrics that make no sense for the data are left out.
+    """
+    found = intervals(_columns(arrays), arrays["groups"])
+
+    def by_count(name: str) -> dict[int, Any]:
+        return dict(zip(rules.counts, found[name]))
+
+    def energy(prefix: str) -> dict[str, Any]:
+        names = ("ged", "floor", "excess")
+        return {n: by_count(prefix + n) for n in names if prefix + n in found}
+
+    summary: dict[str, Any] = energy("")
+    if "cross" in found:
+        summary["terms"] = {
+            "cross": by_count("cross"),
+            "samples": by_count("sample_distance"),
+            "graders": found["grader_distance"],
+        }
+    if "mode_ged" in found:
+        summary["exact_modes"] = energy("mode_")
+    summary.update({m.name: found[m.name] for m in METRICS if m.name in found})
+    if rules.kind == "binary":
+        summary["baselines"] = {
+            name: {"ged": by_count(f"baseline_{name}")} for name in BASELINES
+        }
+        summary.update(_binary(arrays, rules, num_graders, validation))
+    if rules.kind == "switched":
+        summary.update(_switched(arrays))
+    return plain(summary)
+
+
+def intervals(columns: Mapping[str, np.ndarray], groups: np.ndarray) -> dict[str, Any]:
+    """Means and bootstrap intervals of per-image values; groups are resampled whole.
+
+    Args:
+        columns: [N] or [N, C] by name. Images whose value is NaN are left out of its
+            mean, and counted.
+        groups: [N].
+
+    Returns:
+        By name `mean`, `low`, `high` and, if images were left out, `left_out`; for
+        [N, C] a list of C of these.
+    """
+    flat = {
+        (name, place): column
+        for name, values in columns.items()
+        for place, column in enumerate(values.reshape(len(values), -1).T)
+    }
+    # Columns without a gap share their resamples: one bootstrap is enough for them.
+    whole = [place for place, column in flat.items() if np.isfinite(column).all()]
+    found = {}
+    if whole:
+        table = np.stack([flat[place] for place in whole], axis=1)
+        found = dict(zip(whole, _bootstrap(table, groups)))
+    for place, column in flat.items():
+        if place not in found:
+            found[place] = _with_gaps(column, groups)
+    return {
+        name: found[name, 0]
+        if values.ndim == 1
+        else [found[name, place] for place in range(values.shape[1])]
+        for name, values in columns.items()
+    }
+
+
+def lookup(results: Mapping[str, Any], name: str) -> Any:
+    """Returns what stands under a name with dots; None if there is nothing."""
+    value: Any = results
+    for part in name.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
+
+
+def plain(value: Any) -> Any:
+    """Returns a value as JSON knows it; numbers that are not finite become null."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, np.generic):
+        return plain(value.item())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def _columns(arrays: Arrays) -> dict[str, np.ndarray]:
+    """All values of which a mean is reported, and the excess over the floors."""
+    names = {metric.name for metric in METRICS}
+    names |= {f"baseline_{name}" for name in BASELINES}
+    names |= {"ged", "floor", "cross", "sample_distance", "grader_distance"}
+    names |= {"mode_ged", "mode_floor"}
+    columns = {name: arrays[name] for name in sorted(names & set(arrays))}
+    for prefix in ("", "mode_"):
+        if f"{prefix}floor" in arrays:
+            excess = arrays[f"{prefix}ged"] - arrays[f"{prefix}floor"]
+            columns[f"{prefix}excess"] = excess
+    return columns
+
+
+def _bootstrap(table: np.ndarray, groups: np.ndarray) -> list[dict[str, Any]]:
+    """An interval for each column of [N, C], all finite."""
+    bounds = statistics.group_bootstrap(
+        table,
+        groups,
+        seed=BOOTSTRAP_SEED,
+        confidence=CONFIDENCE,
+        num_resamples=NUM_RESAMPLES,
+    )
+    return [dict(zip(("mean", "low", "high"), column)) for column in zip(*bounds)]
+
+
+def _with_gaps(column: np.ndarray, groups: np.ndarray) -> dict[str, Any]:
+    kept = np.isfinite(column)
+    left_out = {"left_out": int((~kept).sum())}
+    if not kept.any():
+        return {"mean": None, "low": None, "high": None, **left_out}
+    return {**_bootstrap(column[kept][:, None], groups[kept])[0], **left_out}
+
+
+def _binary(
+    arrays: Arrays, rules: Rules, num_graders: int, validation: Arrays | None
+) -> dict[str, Any]:
+    summary = {
+        "calibration": {
+            name: _reliability(arrays[array]) for name, array in _RELIABILITIES.items()
+        },
+        "by_presence": _strata(arrays, num_graders),
+    }
+    if num_graders > 1:
+        summary["ambiguity"] = _ambiguity(
+            arrays, validation, rules.counts[-1], num_graders
+        )
+    return summary
+
+
+def _reliability(sums: np.ndarray) -> dict[str, Any]:
+    """Calibration from the images' sums [N, 3, B]."""
+    total = calibration.Reliability(*sums.sum(axis=0))
+    predicted, observed = total.curve()
+    return {
+        "ece": total.expected_calibration_error(),
+        "count": total.count,
+        "predicted": predicted,
+        "observed": observed,
+    }
+
+
+def _strata(arrays: Arrays, num_graders: int) -> dict[int, dict[str, Any]]:
+    """Results by number of non-empty graders, with the largest number of samples."""
+    columns = {"ged": arrays["ged"][:, -1], "hungarian_iou": arrays["hungarian_iou"]}
+    if "floor" in arrays:
+        columns["floor"] = arrays["floor"][:, -1]
+    present = arrays["grader_presence"]
+    strata: dict[int, dict[str, Any]] = {
+        number: {"images": int((present == number).sum())}
+        for number in range(num_graders + 1)
+    }
+    for name, values in columns.items():
+        kept = np.isfinite(values)
+        split = statistics.by_presence(values[kept], present[kept], num_graders)
+        for number, stratum in split.items():
+            strata[number][name] = stratum.mean
+    return strata
+
+
+def _ambiguity(
+    arrays: Arrays, validation: Arrays | None, num_samples: int, num_graders: int
+) -> dict[str, Any]:
+    counts, ambiguous = _presences(arrays, num_graders)
+    both = ambiguity.histograms(counts, ambiguous, num_samples)
+    result = {
+        "num_samples": num_samples,
+        "always_ambiguous": ambiguous.mean(),
+        "auroc": ambiguity.auroc(-counts, ambiguous),
+        "auroc_of_mixed": ambiguity.auroc(
+            np.minimum(counts, num_samples - counts), ambiguous
+        ),
+        "histograms": dict(zip(("ambiguous", "unambiguous"), both)),
+    }
+    if validation is not None:
+        validation_counts, validation_ambiguous = _presences(validation, num_graders)
+        detection = ambiguity.detect(
+            validation_counts=validation_counts,
+            validation_ambiguous=validation_ambiguous,
+            test_counts=counts,
+            test_ambiguous=ambiguous,
+            num_samples=num_samples,
+        )
+        result.update(
+            auroc=detection.auroc,
+            threshold=detection.rule.threshold,
+            direction=detection.rule.direction,
+            accuracy=detection.accuracy,
+            validation_accuracy=detection.validation_accuracy,
+            validation_images=len(validation_counts),
+        )
+    return result
+
+
+def _presences(arrays: Arrays, num_graders: int) -> tuple[np.ndarray, np.ndarray]:
+    """Lesions among the samples, and whether the graders disagree about them."""
+    graders = arrays["grader_presence"]
+    return arrays["sample_presence"], (graders > 0) & (graders < num_graders)
+
+
+def _switched(arrays: Arrays) -> dict[str, Any]:
+    modes = switched_calibration.mode_calibration(arrays["mode_counts"].sum(axis=0))
+    pixels = switched_calibration.pixel_calibration(arrays["pixel_counts"].sum(axis=0))
+    return {
+        "mode_calibration": dataclasses.asdict(modes),
+        "pixel_calibration": dataclasses.asdict(pixels),
+    }

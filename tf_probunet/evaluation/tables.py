@@ -1,0 +1,174 @@
+"""Results as tables for people: on the terminal, in Markdown and in CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from typing import Any
+
+from tf_probunet.evaluation.results import METRICS, SCALARS, lookup
+
+_BASELINE_TITLES = {
+    "always_empty": "always empty",
+    "majority": "majority of graders",
+    "graders": "graders themselves",
+}
+
+
+def text_table(results: dict[str, Any]) -> str:
+    """Returns aligned columns for the terminal."""
+    blocks = [_heading(results)]
+    blocks += [aligned(rows) for rows in _tables(results)]
+    blocks += [f"note: {note}" for note in results.get("notes", [])]
+    return "\n\n".join(blocks) + "\n"
+
+
+def markdown_table(results: dict[str, Any]) -> str:
+    """Returns the same as Markdown, with the command behind it."""
+    blocks = [f"# {results['model']['name']} on {results['data']['name']}"]
+    blocks.append("\n".join(f"- {line}" for line in _heading(results).splitlines()))
+    blocks += [markdown(rows) for rows in _tables(results)]
+    blocks += [f"Note: {note}." for note in results.get("notes", [])]
+    blocks.append(f"```\n{results['command']}\n```")
+    return "\n\n".join(blocks) + "\n"
+
+
+def csv_table(results: dict[str, Any]) -> str:
+    """Returns one row per number: metric, num_samples, mean, low, high."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(["metric", "num_samples", "mean", "low", "high"])
+    for name, by_count in _distances(results):
+        for count, value in by_count.items():
+            writer.writerow([name, count, *_numbers(value)])
+    largest = max(map(int, results["ged"]))
+    for metric in METRICS:
+        if metric.name in results:
+            writer.writerow([metric.name, largest, *_numbers(results[metric.name])])
+    for metric in SCALARS:
+        value = lookup(results, metric.name)
+        if value is not None:
+            writer.writerow([metric.name, largest, value, None, None])
+    return buffer.getvalue()
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Returns rows as columns: the first to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    lines = []
+    for row in rows:
+        first, *rest = (cell.rjust(width) for cell, width in zip(row, widths))
+        lines.append("  ".join([row[0].ljust(widths[0]), *rest]).rstrip())
+    lines.insert(1, "-" * max(map(len, lines)))
+    return "\n".join(lines)
+
+
+def markdown(rows: Sequence[Sequence[str]]) -> str:
+    """Returns rows as a Markdown table; the first row is its head."""
+    lines = ["| " + " | ".join(row) + " |" for row in rows]
+    lines.insert(1, "|---" + "|---:" * (len(rows[0]) - 1) + "|")
+    return "\n".join(lines)
+
+
+def number(value: float | None) -> str:
+    """Returns a number with three decimals, small ones with five, "-" for none."""
+    if value is None:
+        return "-"
+    places = 5 if 1e-5 <= abs(value) < 0.01 else 3
+    # Adding 0 turns the -0.0 that small negative numbers round to into 0.0.
+    return f"{round(value, places) + 0.0:.{places}f}"
+
+
+def with_bounds(value: dict[str, Any] | None) -> str:
+    """Returns "mean [low, high]", "-" for none."""
+    if value is None or value["mean"] is None:
+        return "-"
+    if value["low"] is None:
+        return number(value["mean"])
+    return f"{number(value['mean'])} {bounds(value)}"
+
+
+def bounds(value: dict[str, Any]) -> str:
+    """Returns "[low, high]"."""
+    return f"[{number(value['low'])}, {number(value['high'])}]"
+
+
+def _heading(results: dict[str, Any]) -> str:
+    data, protocol = results["data"], results["protocol"]
+    height, width = protocol["image_size"]
+    lines = [
+        f"{results['model']['name']} ({results['model']['path']})",
+        f"{data['name']}, {data['split']}: {data['images']} images of "
+        f"{height}x{width}, groups: {data['groups']}, graders: {data['graders']}",
+        f"{protocol['statistic'].upper()}-statistic, both empty: "
+        f"{protocol['both_empty']}; [95% intervals by group]",
+    ]
+    return "\n".join(lines)
+
+
+def _tables(results: dict[str, Any]) -> list[list[list[str]]]:
+    tables = [_distance_table(results), _metric_table(results)]
+    if "by_presence" in results:
+        tables.append(_presence_table(results))
+    return [rows for rows in tables if len(rows) > 1]
+
+
+def _distance_table(results: dict[str, Any]) -> list[list[str]]:
+    counts = list(results["ged"])
+    rows = [["energy distance, samples:", *counts]]
+    titles = {
+        "ged": results["model"]["name"],
+        "floor": "floor (a perfect model)",
+        "excess": "excess over the floor",
+        "exact_modes.ged": "against the exact modes",
+        "exact_modes.floor": "floor of that",
+        "exact_modes.excess": "excess of that",
+        **{f"baselines.{k}.ged": title for k, title in _BASELINE_TITLES.items()},
+    }
+    for name, by_count in _distances(results):
+        rows.append([titles[name], *(with_bounds(by_count[n]) for n in counts)])
+    return rows
+
+
+def _metric_table(results: dict[str, Any]) -> list[list[str]]:
+    rows = [[f"with {max(map(int, results['ged']))} samples", "value"]]
+    for metric in METRICS:
+        if metric.name in results:
+            rows.append([metric.title, with_bounds(results[metric.name])])
+    for metric in SCALARS:
+        value = lookup(results, metric.name)
+        if value is not None:
+            text = str(value) if isinstance(value, int) else number(value)
+            rows.append([metric.title, text])
+    return rows
+
+
+def _presence_table(results: dict[str, Any]) -> list[list[str]]:
+    strata = results["by_presence"]
+    rows = [["graders who see a lesion:", *strata]]
+    rows.append(["images", *(str(s["images"]) for s in strata.values())])
+    titles = {
+        "ged": "energy distance",
+        "floor": "floor",
+        "hungarian_iou": "Hungarian-matched IoU",
+    }
+    for name, title in titles.items():
+        if all(name in stratum for stratum in strata.values()):
+            rows.append([title, *(number(s[name]) for s in strata.values())])
+    return rows
+
+
+def _distances(results: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """All energy distances as (name, intervals by number of samples)."""
+    names = ("ged", "floor", "excess")
+    found = [(name, results[name]) for name in names if name in results]
+    exact = results.get("exact_modes", {})
+    found += [(f"exact_modes.{name}", value) for name, value in exact.items()]
+    for name, baseline in results.get("baselines", {}).items():
+        found.append((f"baselines.{name}.ged", baseline["ged"]))
+    return found
+
+
+def _numbers(value: dict[str, Any]) -> list[float | None]:
+    return [value["mean"], value["low"], value["high"]]

@@ -1,0 +1,69 @@
+"""From a SavedModel and an image to the page."""
+
+from __future__ import annotations
+
+import pathlib
+
+from tf_probunet import files, saved_model
+from tf_probunet.explorer import page, scene
+from tf_probunet.predict.config import CropConfig
+
+
+def explore(
+    *,
+    model_path: files.Path,
+    out: files.Path,
+    data_dir: files.Path | None = None,
+    split: str = "test",
+    key: str | None = None,
+    input_path: str | None = None,
+    crop: CropConfig | None = None,
+    num_samples: int = 16,
+    seed: int = 0,
+) -> pathlib.Path:
+    """Writes the page for an image of a data set, or for a person's own.
+
+    Args:
+        model_path: the SavedModel of a Probabilistic U-Net.
+        out: the HTML file.
+        data_dir: a prepared data set; or else `input_path`.
+        split: of the data set.
+        key: of the image in it; None for the first.
+        input_path: whatever `run/predict.py` reads.
+        crop: which part of the input.
+        num_samples: samples to list.
+        seed: of the samples.
+
+    Returns:
+        The file.
+
+    Raises:
+        FileNotFoundError: model, data or input are not there.
+        ValueError: they cannot be read or do not fit each other.
+    """
+    if bool(data_dir) == bool(input_path):
+        raise ValueError(
+            f"data_dir is {data_dir!r} and input {input_path!r}, expected one of them"
+        )
+    if num_samples < 1:
+        raise ValueError(f"num_samples is {num_samples}, expected at least 1")
+    model = saved_model.load(model_path)
+    if data_dir:
+        shown = scene.scene_of_record(
+            model,
+            data_dir=data_dir,
+            split=split,
+            key=key,
+            num_samples=num_samples,
+            seed=seed,
+        )
+    else:
+        shown = scene.scene_of_file(
+            model,
+            path=str(input_path),
+            crop=crop or CropConfig(),
+            num_samples=num_samples,
+            seed=seed,
+        )
+    files.write_text(out, page.render(shown))
+    return pathlib.Path(out)

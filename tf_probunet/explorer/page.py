@@ -1,0 +1,101 @@
+"""Writes a scene as one HTML file that needs nothing else, not even a network."""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import pathlib
+from typing import Any
+
+import numpy as np
+
+from tf_probunet.explorer.scene import Scene
+from tf_probunet.predict.palette import colors
+
+_FOLDER = pathlib.Path(__file__).parent
+_LEVELS = 2**16 - 1
+
+
+def render(scene: Scene) -> str:
+    """Returns the page.
+
+    The features are rounded to 65536 levels per channel between the least and the
+    largest value of the channel: a probability can differ from the model's by some
+    1e-4, and a label only where two classes are as close.
+    """
+    text = (_FOLDER / "page.html").read_text(encoding="utf-8")
+    parts = {
+        "{{TITLE}}": html.escape(scene.title),
+        "{{MODEL}}": html.escape(scene.model),
+        "{{STYLE}}": (_FOLDER / "page.css").read_text(encoding="utf-8"),
+        "{{SCRIPT}}": (_FOLDER / "page.js").read_text(encoding="utf-8"),
+        "{{DATA}}": _script_safe(json.dumps(page_data(scene), allow_nan=False)),
+    }
+    for name, value in parts.items():
+        text = text.replace(name, value)
+    return text
+
+
+def page_data(scene: Scene) -> dict[str, Any]:
+    """Returns what the page's script reads, as a JSON object."""
+    low, step, quantised = quantise(scene.features)
+    height, width, channels = scene.image.shape
+    return {
+        "height": height,
+        "width": width,
+        "channels": 3 if channels == 3 else 1,
+        "image": _base64(_picture(scene.image)),
+        "classes": scene.class_names,
+        "colors": colors(scene.class_names).tolist(),
+        "features": _base64(quantised.astype("<u2")),
+        "low": _numbers(low),
+        "step": _numbers(step),
+        "latentKernel": _numbers(scene.latent_kernel),
+        "layers": [
+            {"kernel": _numbers(layer.kernel), "bias": _numbers(layer.bias)}
+            for layer in scene.layers
+        ],
+        "mean": _numbers(scene.prior_mean),
+        "stddev": _numbers(scene.prior_stddev),
+        "samples": [_numbers(z) for z in scene.samples],
+        "graders": [
+            {"latent": _numbers(z), "labels": _base64(labels)}
+            for z, labels in zip(scene.grader_latents, scene.graders)
+        ],
+        "axes": list(scene.axes),
+        "pixelMm2": scene.pixel_mm2,
+    }
+
+
+def quantise(features: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rounds features [H, W, D] to 16 bits: low + step * number gives them back.
+
+    Returns:
+        low: [D].
+        step: [D], half of which is the largest error.
+        numbers: [H, W, D] uint16.
+    """
+    low = features.min(axis=(0, 1)).astype(np.float64)
+    spread = features.max(axis=(0, 1)) - low
+    step = np.where(spread > 0, spread / _LEVELS, 1.0)
+    return low, step, np.rint((features - low) / step).astype(np.uint16)
+
+
+def _picture(image: np.ndarray) -> np.ndarray:
+    shown = image if image.shape[-1] == 3 else image[..., :1]
+    return np.rint(255 * shown.clip(0, 1)).astype(np.uint8)
+
+
+def _numbers(array: np.ndarray) -> list:
+    """Returns nested lists of numbers that give the same float32 when read back."""
+    return [float(f"{v:.9g}") for v in np.ravel(array)]
+
+
+def _base64(array: np.ndarray) -> str:
+    return base64.b64encode(np.ascontiguousarray(array).tobytes()).decode("ascii")
+
+
+def _script_safe(text: str) -> str:
+    """Escapes what could end a script element."""
+    return text.replace("<", "\\u003c")

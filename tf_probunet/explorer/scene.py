@@ -1,0 +1,252 @@
+"""What the page shows and computes with: one image, its features and latents."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import numpy as np
+import tensorflow as tf
+
+from tf_probunet import files, input_pipeline, records
+from tf_probunet.predict import sampling
+from tf_probunet.predict.config import CropConfig
+from tf_probunet.predict.prediction import model_input
+from tf_probunet.predict.read_inputs import read_inputs
+from tf_probunet.saved_model import LoadedModel
+
+_WEIGHT = re.compile(r"(?:^|/)f_comb/conv_(\d+)/(kernel|bias)(?::0)?$")
+# How far a latent dimension is moved, in standard deviations, to see what it does.
+_PROBE_SIGMA = 2.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Layer:
+    """A 1x1 convolution: `kernel` [in, out] and `bias` [out]."""
+
+    kernel: np.ndarray
+    bias: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class Scene:
+    """One image in a model's latent space.
+
+    Attributes:
+        title: what the image is called.
+        image: [H, W, C] float32 in 0..1.
+        features: [H, W, D] float32: the first layer of f_comb without its latent part.
+        latent_kernel: [L, D], that part.
+        layers: of f_comb after the first.
+        prior_mean: [L].
+        prior_stddev: [L].
+        samples: [S, L] latents drawn from the prior.
+        graders: [G, H, W] label maps, G may be 0.
+        grader_latents: [G, L], the means of their posteriors.
+        axes: the two latent dimensions that change the segmentation most.
+        class_names: of the labels.
+        pixel_mm2: area of a pixel, None if not known.
+        model: its name, and the data it was trained on.
+    """
+
+    title: str
+    image: np.ndarray
+    features: np.ndarray
+    latent_kernel: np.ndarray
+    layers: list[Layer]
+    prior_mean: np.ndarray
+    prior_stddev: np.ndarray
+    samples: np.ndarray
+    graders: np.ndarray
+    grader_latents: np.ndarray
+    axes: tuple[int, int]
+    class_names: list[str]
+    pixel_mm2: float | None
+    model: str
+
+
+def scene_of_record(
+    model: LoadedModel,
+    *,
+    data_dir: files.Path,
+    split: str,
+    key: str | None,
+    num_samples: int,
+    seed: int,
+) -> Scene:
+    """Makes the scene of an image of a prepared data set, with its graders.
+
+    Args:
+        model: a Probabilistic U-Net.
+        data_dir: the data set.
+        split: of it.
+        key: of the image; None for the first.
+        num_samples: samples to list.
+        seed: of the samples.
+
+    Raises:
+        FileNotFoundError: there is no such data set.
+        ValueError: there is no such image, or it or the model does not fit.
+    """
+    _check(model)
+    info = records.read_info(data_dir)
+    channels = model.network.image_channels
+    if info.spec.image_shape[2] != channels:
+        raise ValueError(
+            f"{data_dir}: images of {info.spec.image_shape[2]} channels, but the model "
+            f"in {model.path} expects {channels}"
+        )
+    example = _find(info, split, key, model)
+    labels = example["labels"]
+    if model.data.task == "switched":
+        labels = labels[:1]  # The unflipped map is the one that is known.
+    spacing = model.spacing_mm
+    return _scene(
+        model,
+        title=example["key"].decode(),
+        image=example["image"],
+        graders=labels,
+        pixel_mm2=None if spacing is None else spacing**2,
+        num_samples=num_samples,
+        seed=seed,
+    )
+
+
+def scene_of_file(
+    model: LoadedModel, *, path: str, crop: CropConfig, num_samples: int, seed: int
+) -> Scene:
+    """Makes the scene of a person's own image, without graders.
+
+    Args:
+        model: a Probabilistic U-Net.
+        path: whatever `run/predict.py` reads.
+        crop: which part of it; there must be a single slice.
+        num_samples: samples to list.
+        seed: of the samples.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it cannot be read, or it and the model do not fit each other.
+    """
+    _check(model)
+    images = read_inputs([path], crop)
+    if len(images) > 1:
+        raise ValueError(f"{path}: holds {len(images)} slices; choose one by --slice")
+    image = images[0]
+    prepared = model_input(image, model, crop)
+    pixel_mm2 = None
+    if image.spacing_mm is not None:
+        region, shape = prepared.grid.region.shape, prepared.grid.shape
+        pixel_mm2 = float(np.prod(image.spacing_mm) * np.prod(region) / np.prod(shape))
+    return _scene(
+        model,
+        title=image.name,
+        image=prepared.padded,
+        graders=np.zeros((0, *prepared.grid.padded), np.uint8),
+        pixel_mm2=pixel_mm2,
+        num_samples=num_samples,
+        seed=seed,
+    )
+
+
+def _check(model: LoadedModel) -> None:
+    if not model.has("features"):
+        raise ValueError(
+            f"{model.path}: a {model.metadata['model']} without the function "
+            "`features`, expected a prob_unet whose latent enters at the end, exported "
+            "by this version of run/export.py"
+        )
+
+
+def _find(
+    info: records.DatasetInfo, split: str, key: str | None, model: LoadedModel
+) -> dict[str, np.ndarray]:
+    examples = input_pipeline.evaluation_examples(info, split, model.data)
+    with records.named_errors(f"{info.data_dir}: split {split!r}"):
+        for example in examples.as_numpy_iterator():
+            if key is None or example["key"].decode() == key:
+                return example
+    raise ValueError(
+        f"{info.data_dir}: no image {key!r} among the {info.count(split)} of the split "
+        f"{split!r}"
+    )
+
+
+def _scene(
+    model: LoadedModel,
+    *,
+    title: str,
+    image: np.ndarray,
+    graders: np.ndarray,
+    pixel_mm2: float | None,
+    num_samples: int,
+    seed: int,
+) -> Scene:
+    prior = {k: v[0] for k, v in model.call("prior", image[None], about=title).items()}
+    layers = f_comb_layers(model)
+    latent_dim = len(prior["mean"])
+    features = model.call("features", image[None], about=title)["features"][0]
+    first = layers[0].kernel
+    return Scene(
+        title=title,
+        image=image,
+        features=features.astype(np.float32) @ first[:-latent_dim] + layers[0].bias,
+        latent_kernel=first[-latent_dim:],
+        layers=layers[1:],
+        prior_mean=prior["mean"],
+        prior_stddev=prior["stddev"],
+        samples=sampling.draw_latents(
+            model, image, count=num_samples, seed=seed, about=title
+        ),
+        graders=graders.astype(np.uint8),
+        grader_latents=_posterior_means(model, image, graders, latent_dim, title),
+        axes=_telling_axes(model, image, prior, title),
+        class_names=model.class_names,
+        pixel_mm2=pixel_mm2,
+        model=f"{model.metadata['model']} trained on {model.dataset['name']}",
+    )
+
+
+def f_comb_layers(model: LoadedModel) -> list[Layer]:
+    """Reads the weights of f_comb from the SavedModel's variables.
+
+    Raises:
+        ValueError: they are not all there.
+    """
+    found: dict[int, dict[str, np.ndarray]] = {}
+    for variable in model.module.weights:
+        match = _WEIGHT.search(variable.name)
+        if match:
+            array = tf.cast(variable, tf.float32).numpy()
+            found.setdefault(int(match[1]), {})[match[2]] = array
+    if len(found) < 2 or any(set(f) != {"kernel", "bias"} for f in found.values()):
+        raise ValueError(f"{model.path}: has no complete f_comb among its weights")
+    return [
+        Layer(
+            found[i]["kernel"].reshape(found[i]["kernel"].shape[-2:]), found[i]["bias"]
+        )
+        for i in sorted(found)
+    ]
+
+
+def _posterior_means(
+    model: LoadedModel, image: np.ndarray, graders: np.ndarray, size: int, title: str
+) -> np.ndarray:
+    if not len(graders):
+        return np.zeros((0, size), np.float32)
+    images = np.repeat(image[None], len(graders), axis=0)
+    labels = graders.astype(np.int32)
+    return model.call("posterior", images, labels, about=title)["mean"]
+
+
+def _telling_axes(
+    model: LoadedModel, image: np.ndarray, prior: dict[str, np.ndarray], title: str
+) -> tuple[int, int]:
+    """Returns the dimensions that change the most from -2 to 2 sigma."""
+    steps = np.diag(_PROBE_SIGMA * prior["stddev"])
+    z = prior["mean"] + np.concatenate([-steps, steps])  # [2 L, L]
+    outputs = model.call("decode", image[None], z[None], about=title)
+    low, high = np.split(outputs["probabilities"][0], 2)
+    changes = np.abs(high - low).sum(axis=(1, 2, 3))
+    order = np.argsort(-changes, kind="stable")
+    return int(order[0]), int(order[min(1, len(order) - 1)])

@@ -1,0 +1,276 @@
+"""Makes figures from results directories, and writes them as PNG and SVG."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from tf_probunet.figures import (
+    ambiguity,
+    energy_distance,
+    latent_plane,
+    mode_calibration,
+    reliability,
+    sample_grid,
+    style,
+    uncertainty,
+)
+from tf_probunet.figures.results import (
+    Results,
+    Samples,
+    UnavailableError,
+    check_comparable,
+)
+
+_TRUTHS_SHOWN = 4
+# As many square ones as fill a page.
+_GRID_IMAGES = 15
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """What to draw figures of.
+
+    Attributes:
+        results: of the models.
+        saved_model: for the latent plane.
+        data_dir: for the latent plane.
+        split: of the data, for the latent plane.
+        keys: of images, for figures that show some; else the first ones.
+        num_images: how many then; 0 for each figure's own number.
+        num_samples: samples shown per image in the comparison of models.
+        layout: of the grid of samples, "columns" as in the paper or "rows".
+        dims: of the latent plane.
+    """
+
+    results: Sequence[Results] = ()
+    saved_model: str | None = None
+    data_dir: str | None = None
+    split: str = "test"
+    keys: Sequence[str] = ()
+    num_images: int = 0
+    num_samples: int = 8
+    layout: str = "columns"
+    dims: tuple[int, int] = (0, 1)
+
+    def models(self) -> Sequence[Results]:
+        """Returns the results of at least one model.
+
+        Raises:
+            UnavailableError: there are none.
+        """
+        if not self.results:
+            raise UnavailableError(
+                "no results were given; expected a results directory"
+            )
+        return self.results
+
+    def samples(self, results: Results, number: int) -> Samples:
+        """Returns the images to show; `number` of them unless more were asked for."""
+        return results.samples(self.keys, self.num_images or number)
+
+
+Named = Iterator[tuple[str, Figure]]
+
+
+def make(
+    figure: str,
+    request: Request,
+    out_dir: str,
+    report: Callable[[str], None] = print,
+) -> list[pathlib.Path]:
+    """Writes a figure, or all that the input allows.
+
+    Args:
+        figure: one of `FIGURES`, or "all".
+        request: what to draw it of.
+        out_dir: where to write.
+        report: told each file that is written, and which figures were left out of
+            "all" and why.
+
+    Returns:
+        The files.
+
+    Raises:
+        FileNotFoundError: a file is missing.
+        ValueError: the figure is unknown, the input does not hold what it needs, or
+            results can not be compared.
+    """
+    if figure not in (*FIGURES, "all"):
+        raise ValueError(f"figure is {figure!r}; expected all, {', '.join(FIGURES)}")
+    if request.results:
+        check_comparable(request.results)
+    if figure != "all":
+        return _write(FIGURES[figure](request), out_dir, report)
+    paths = []
+    for name, draw in FIGURES.items():
+        try:
+            paths += _write(draw(request), out_dir, report)
+        except UnavailableError as error:
+            report(f"left out {name}: {error}")
+    if not paths:
+        raise ValueError("no figure can be made of this input; see the lines above")
+    return paths
+
+
+def two_numbers(texts: Sequence[str]) -> tuple[int, int]:
+    """Reads the latent plane's dimensions.
+
+    Raises:
+        ValueError: they are not two whole numbers.
+    """
+    try:
+        first, second = (int(text) for text in texts)
+    except ValueError:
+        raise ValueError(
+            f"dims are {','.join(texts)!r}; expected two numbers such as 0,1"
+        ) from None
+    return first, second
+
+
+def _energy_distance(request: Request) -> Named:
+    models = [energy_distance.scores(results) for results in request.models()]
+    yield "energy_distance", energy_distance.draw(models)
+
+
+def _sample_grid(request: Request) -> Named:
+    for results in request.models():
+        shown = request.samples(results, _GRID_IMAGES)
+        if not request.keys and not request.num_images:
+            height, width = shown.images.shape[1:3]
+            shown = shown.first(max(1, _GRID_IMAGES * height // width))
+        truths = [_ground_truth(results, graders) for graders in shown.graders]
+        number = min(len(truth.maps) for truth in truths)
+        figure = sample_grid.draw(
+            images=shown.images,
+            graders=np.stack([truth.maps[:number] for truth in truths]),
+            samples=shown.samples,
+            layout=request.layout,
+            grader_word="truth" if results.has("mode_counts") else "grader",
+            keys=shown.keys,
+            title=results.name,
+        )
+        yield f"sample_grid_{_slug(results.name)}", figure
+
+
+def _sample_comparison(request: Request) -> Named:
+    first, *others = request.models()
+    if not others:
+        raise UnavailableError(
+            "there is one model only; expected two or more to compare"
+        )
+    shown = request.samples(first, 2)
+    rest = [results.samples(shown.keys) for results in others]
+    for n, key in enumerate(shown.keys):
+        truth = _ground_truth(first, shown.graders[n], request.num_samples - 1)
+        samples = {first.name: shown.samples[n][: request.num_samples]}
+        for results, theirs in zip(others, rest):
+            samples[results.name] = theirs.samples[n][: request.num_samples]
+        figure = sample_grid.compare(
+            image=shown.images[n],
+            graders=truth.maps,
+            samples=samples,
+            grader_names=truth.names,
+            title=key,
+        )
+        yield f"sample_comparison_{_slug(key)}", figure
+
+
+def _mode_calibration(request: Request) -> Named:
+    counts = {r.name: mode_calibration.mode_counts(r) for r in request.models()}
+    yield "mode_calibration", mode_calibration.draw(counts)
+
+
+def _mode_histograms(request: Request) -> Named:
+    for results in request.models():
+        figure = mode_calibration.draw_histograms(
+            results.name,
+            mode_calibration.mode_counts(results),
+            mode_calibration.pixel_counts(results),
+        )
+        yield f"mode_histograms_{_slug(results.name)}", figure
+
+
+def _latent_plane(request: Request) -> Named:
+    if not request.saved_model or not request.data_dir:
+        raise UnavailableError("it needs a SavedModel and the prepared data")
+    shown = latent_plane.planes(
+        saved_model=request.saved_model,
+        data_dir=request.data_dir,
+        split=request.split,
+        keys=request.keys,
+        number=request.num_images or 1,
+        dims=request.dims,
+    )
+    for plane in shown:
+        yield f"latent_plane_{_slug(plane.key)}", latent_plane.draw(plane)
+
+
+def _ambiguity(request: Request) -> Named:
+    models = [ambiguity.presences(results) for results in request.models()]
+    yield "ambiguity", ambiguity.draw(models)
+
+
+def _uncertainty(request: Request) -> Named:
+    chosen = {r.name: request.samples(r, 6) for r in request.models()}
+    several = {name: s for name, s in chosen.items() if s.samples.shape[1] > 1}
+    if not several:
+        raise UnavailableError("there is one sample per image; expected two or more")
+    for name, shown in several.items():
+        figure = uncertainty.draw(
+            images=shown.images,
+            graders=shown.graders,
+            samples=shown.samples,
+            keys=shown.keys,
+            title=name,
+        )
+        yield f"uncertainty_{_slug(name)}", figure
+
+
+def _reliability(request: Request) -> Named:
+    models = {r.name: reliability.pixel_reliability(r) for r in request.models()}
+    yield "reliability", reliability.draw(models)
+
+
+FIGURES: dict[str, Callable[[Request], Named]] = {
+    "energy_distance": _energy_distance,
+    "sample_grid": _sample_grid,
+    "sample_comparison": _sample_comparison,
+    "mode_calibration": _mode_calibration,
+    "mode_histograms": _mode_histograms,
+    "latent_plane": _latent_plane,
+    "ambiguity": _ambiguity,
+    "uncertainty": _uncertainty,
+    "reliability": _reliability,
+}
+
+
+def _write(
+    named: Named, out_dir: str, report: Callable[[str], None]
+) -> list[pathlib.Path]:
+    paths: list[pathlib.Path] = []
+    for stem, figure in named:
+        if any(path.name == f"{stem}.png" for path in paths):
+            raise ValueError(f"two figures would both be called {stem}; rename one")
+        for path in style.save(figure, out_dir, stem):
+            report(str(path))
+            paths.append(path)
+    return paths
+
+
+def _ground_truth(results: Results, graders, number: int = _TRUTHS_SHOWN):
+    """What the graders marked, or the likely modes of a street scene."""
+    if results.has("mode_counts") and len(graders) == 1:
+        return sample_grid.likely_modes(graders[0], number)
+    names = [f"grader {g + 1}" for g in range(len(graders))]
+    return sample_grid.GroundTruth(graders, names)
+
+
+def _slug(name: str) -> str:
+    """Makes a name fit for a file."""
+    return re.sub(r"[^\w.-]+", "-", name).strip("-.") or "unnamed"

@@ -1,0 +1,84 @@
+"""Reliability of the samples' mean as a pixel's probability of being marked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from tf_probunet.evaluation.calibration import Reliability
+from tf_probunet.figures import style
+from tf_probunet.figures.results import Results
+
+
+def pixel_reliability(results: Results) -> Reliability:
+    """Takes the sums per bin from a model's results.
+
+    Raises:
+        UnavailableError: they lack them.
+    """
+    return Reliability(*results.array("pixel_reliability").sum(axis=0))
+
+
+@style.styled()
+def draw(models: Mapping[str, Reliability]) -> Figure:
+    """Draws how often pixels are marked, over the probability the samples give them.
+
+    How to read it: above, each symbol is one bin of pixels: how many of the samples
+    mark them, on average, and how many of the graders do. On the diagonal the samples'
+    share is a probability to rely on; above it lesions are missed, below it invented.
+    Below, how many pixels (times graders) a bin holds, on a logarithmic scale: most are
+    background, and a bin with few of them weighs little. ECE is the expected
+    calibration error; 0 is best. With few samples even a perfect model's curve is
+    flatter than the diagonal.
+
+    Args:
+        models: sums per bin, by the model's name.
+
+    Returns:
+        The figure.
+    """
+    figure = style.new_figure(0.62 * style.PAGE_WIDTH, 4.6, layout="constrained")
+    curve, bars = figure.subplots(
+        2, 1, sharex=True, gridspec_kw={"height_ratios": (3, 1)}
+    )
+    curve.plot([0, 1], [0, 1], color=style.GREY, linewidth=0.8)
+    for place, (name, sums) in enumerate(models.items()):
+        _draw_curve(curve, name, sums, place)
+        _draw_bins(bars, sums, place, len(models))
+    curve.set_ylabel("share of graders who mark it")
+    curve.set_ylim(-0.02, 1.02)
+    curve.set_xlim(-0.02, 1.02)
+    curve.legend(loc="upper left")
+    bars.set_yscale("log")
+    bars.set_ylabel("observations")
+    bars.set_xlabel("share of samples that mark a pixel")
+    return figure
+
+
+def _draw_curve(axis: Axes, name: str, sums: Reliability, place: int) -> None:
+    predicted, observed = sums.curve()
+    filled = np.isfinite(predicted)
+    axis.plot(
+        predicted[filled],
+        observed[filled],
+        color=style.MODEL_COLOURS[place % len(style.MODEL_COLOURS)],
+        marker=style.MODEL_MARKERS[place % len(style.MODEL_MARKERS)],
+        markersize=4.5,
+        linewidth=1.2,
+        label=f"{name}: ECE {sums.expected_calibration_error():.4f}",
+    )
+
+
+def _draw_bins(axis: Axes, sums: Reliability, place: int, number: int) -> None:
+    num_bins = len(sums.count)
+    centres = (np.arange(num_bins) + 0.5) / num_bins
+    width = 0.8 / num_bins / number
+    axis.bar(
+        centres + (place - (number - 1) / 2) * width,
+        sums.count,
+        width,
+        color=style.MODEL_COLOURS[place % len(style.MODEL_COLOURS)],
+    )

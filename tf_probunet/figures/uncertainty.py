@@ -1,0 +1,298 @@
+"""Maps of what samples agree on and what not, for each image."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import BoundaryNorm, ListedColormap
+from matplotlib.figure import Figure
+
+from tf_probunet.cityscapes_labels import NUM_CLASSES
+from tf_probunet.evaluation import distances
+from tf_probunet.figures import pictures, style
+
+# A pixel is in the band of the share of samples that mark it.
+BAND_EDGES = (0.05, 0.25, 0.5, 0.75, 0.95)
+
+_CLASSES = distances.LabelSet(tuple(range(NUM_CLASSES)), NUM_CLASSES)
+_GAP = 0.05
+_TOP = 0.38
+_BAR_HEIGHT = 0.3
+_CAPTION = 0.14
+_BANDS = ListedColormap(
+    matplotlib.colormaps["cividis"](np.linspace(0.1, 1, len(BAND_EDGES)))
+)
+_PAIR_COLOURS = (style.SKY_BLUE, style.VERMILION)
+_PAIR_LINES = ("solid", (0, (2, 1)))
+
+
+class Pair(NamedTuple):
+    """Two samples and their distance, 1 - (mean) IoU."""
+
+    first: int
+    second: int
+    distance: float
+
+
+def mean_map(samples: np.ndarray) -> np.ndarray:
+    """Returns the share of binary samples [S, H, W] that mark a pixel, [H, W]."""
+    return pictures.foreground(samples).mean(axis=0)
+
+
+def class_shares(samples: np.ndarray) -> np.ndarray:
+    """Returns the share of each class among samples [S, H, W], [K, H, W]."""
+    return np.stack([(samples == k).mean(axis=0) for k in range(NUM_CLASSES)])
+
+
+def entropy_bits(shares: np.ndarray) -> np.ndarray:
+    """Returns the entropy of shares [K, H, W] that sum to 1, [H, W] in bits."""
+    return -(shares * np.log2(np.where(shares > 0, shares, 1))).sum(axis=0) + 0.0
+
+
+def most_different(samples: np.ndarray) -> Pair:
+    """Finds the two samples that are furthest apart.
+
+    Args:
+        samples: [S, H, W] binary, or with up to 24 classes; at least two.
+
+    Returns:
+        The pair; of equals the one that marks most. Two empty masks have distance 0.
+
+    Raises:
+        ValueError: there is only one sample.
+    """
+    if len(samples) < 2:
+        raise ValueError(f"there is {len(samples)} sample; expected at least 2")
+    if pictures.is_binary(samples):
+        samples = pictures.foreground(samples).astype(np.uint8)
+        between = distances.self_distances(samples, name="samples")
+    else:
+        between = distances.self_distances(samples, name="samples", labels=_CLASSES)
+    first, second = np.triu_indices(len(samples), 1)
+    apart = between[first, second]
+    marked = (samples > 0).sum(axis=(1, 2))
+    # Where one of two masks is empty the distance is 1, however large the other is.
+    ties = np.where(apart > apart.max() - 1e-9, marked[first] + marked[second], -1)
+    best = int(ties.argmax())
+    return Pair(int(first[best]), int(second[best]), float(apart[best]))
+
+
+@style.styled()
+def draw(
+    *,
+    images: np.ndarray,
+    graders: np.ndarray,
+    samples: np.ndarray,
+    keys: Sequence[str],
+    title: str = "",
+) -> Figure:
+    """Draws a row of maps per image: what samples agree on, and what not.
+
+    How to read it, for lesions: the graders' outlines; the share of samples that mark a
+    pixel; its entropy in bits, 1 where half of them do; the same share as bands over
+    the image: outside of the outermost one fewer than 5 % of the samples see a lesion,
+    inside of the innermost one at least 95 % do; and the two samples that are furthest
+    apart (solid and dashed), the range of opinions in one picture. For street scenes:
+    the ground truth; the class most samples choose; the entropy of the classes in bits,
+    brightest from 2 on; and the two samples that are furthest apart.
+
+    Args:
+        images: [N, H, W, C] in 0..1.
+        graders: [N, G, H, W] labels.
+        samples: [N, S, H, W] labels, S at least 2.
+        keys: [N].
+        title: above all.
+
+    Returns:
+        The figure, as wide as a page.
+
+    Raises:
+        ValueError: there is only one sample.
+    """
+    binary = pictures.is_binary(graders, samples)
+    columns = _LESION_COLUMNS if binary else _STREET_COLUMNS
+    stacks = () if binary else (graders, samples)
+    sheet = _Sheet(len(images), len(columns), images.shape[1] / images.shape[2], stacks)
+    if title:
+        sheet.page.text(
+            sheet.page.width / 2, 0.04, title, ha="center", va="top", fontsize=9
+        )
+    for row in range(len(images)):
+        view = _View(images[row], graders[row], samples[row])
+        shown = [show(sheet.axes(row, c), view) for c, (_, show) in enumerate(columns)]
+        sheet.caption(row, keys[row], view.caption())
+    for col, (heading, _) in enumerate(columns):
+        sheet.heading(col, heading)
+        if shown[col] is not None:
+            sheet.colour_bar(col, shown[col])
+    if stacks:
+        pictures.class_legend(sheet.page, stacks)
+    return sheet.page.figure
+
+
+class _Sheet:
+    """Places rows of pictures on a page, with captions and colour bars."""
+
+    def __init__(
+        self, num_rows: int, num_cols: int, aspect: float, stacks: Sequence[np.ndarray]
+    ) -> None:
+        legend = pictures.class_legend_height(stacks) if stacks else 0.0
+        spare = _TOP + _BAR_HEIGHT + legend
+        self._num_rows = num_rows
+        self._width = min(
+            style.PAGE_WIDTH / num_cols - _GAP,
+            ((style.PAGE_HEIGHT - spare) / num_rows - _CAPTION) / aspect,
+        )
+        self._height = self._width * aspect
+        self.page = style.Page(
+            num_cols * (self._width + _GAP),
+            spare + num_rows * (self._height + _CAPTION),
+        )
+
+    def axes(self, row: int, col: int) -> Axes:
+        """Adds the axes of a picture."""
+        return self.page.axes(
+            self._left(col), self._top(row), self._width, self._height
+        )
+
+    def caption(self, row: int, left: str, right: str) -> None:
+        """Writes above a row, at its left and right end."""
+        place = {"va": "bottom", "fontsize": style.SMALL}
+        y = self._top(row) - 0.015
+        self.page.text(0.02, y, left, **place)
+        self.page.text(self.page.width - _GAP, y, right, ha="right", **place)
+
+    def heading(self, col: int, text: str) -> None:
+        """Writes above a column."""
+        x = self._left(col) + self._width / 2
+        y = _TOP - 0.02
+        self.page.text(x, y, text, ha="center", va="bottom", fontsize=7)
+
+    def colour_bar(self, col: int, shown: Any) -> None:
+        """Draws what the colours of a column mean, below it."""
+        bar = self.page.axes(
+            self._left(col) + 0.06 * self._width,
+            self._top(self._num_rows) - _CAPTION + 0.05,
+            0.88 * self._width,
+            0.07,
+        )
+        self.page.figure.colorbar(shown, cax=bar, orientation="horizontal")
+        if shown.cmap is _BANDS:
+            bar.set_xticks([100 * edge for edge in BAND_EDGES])
+        bar.tick_params(labelsize=6, length=2, pad=1)
+
+    def _left(self, col: int) -> float:
+        return col * (self._width + _GAP)
+
+    def _top(self, row: int) -> float:
+        return _TOP + _CAPTION + row * (self._height + _CAPTION)
+
+
+class _View:
+    """One image with all that its row needs."""
+
+    def __init__(
+        self, image: np.ndarray, graders: np.ndarray, samples: np.ndarray
+    ) -> None:
+        self.image, self.graders, self.samples = image, graders, samples
+        self.pair = most_different(samples)
+
+    def caption(self) -> str:
+        """How far the most different samples are apart."""
+        pair = [self.samples[self.pair.first], self.samples[self.pair.second]]
+        empty = sum(not pictures.foreground(labels).any() for labels in pair)
+        note = ("", ", one is empty", ", both are empty")[empty]
+        return f"distance {self.pair.distance:.2f}{note}"
+
+
+def _show_graders(axis: Axes, view: _View) -> None:
+    pictures.show_image(axis, view.image)
+    for labels in view.graders:
+        mask = pictures.foreground(labels)
+        pictures.outline(axis, mask, style.GRADER_COLOUR, width=0.8, alpha=0.8)
+
+
+def _show_mean(axis: Axes, view: _View):
+    return pictures.show_array(
+        axis, mean_map(view.samples), cmap="cividis", vmin=0, vmax=1
+    )
+
+
+def _show_entropy(axis: Axes, view: _View):
+    mean = mean_map(view.samples)
+    bits = entropy_bits(np.stack([mean, 1 - mean]))
+    return pictures.show_array(axis, bits, cmap="magma", vmin=0, vmax=1)
+
+
+def _show_bands(axis: Axes, view: _View):
+    pictures.show_image(axis, view.image)
+    mean = mean_map(view.samples)
+    # Pixel by pixel: contours between pixels would show bands that no sample has.
+    norm = BoundaryNorm([100 * edge for edge in BAND_EDGES] + [101], _BANDS.N)
+    outside = mean < BAND_EDGES[0]
+    return pictures.show_array(
+        axis,
+        np.ma.masked_where(outside, 100 * mean),
+        cmap=_BANDS,
+        norm=norm,
+        alpha=0.75,
+    )
+
+
+def _show_pair(axis: Axes, view: _View) -> None:
+    pictures.show_image(axis, view.image)
+    for place, colour, line in zip(view.pair[:2], _PAIR_COLOURS, _PAIR_LINES):
+        mask = pictures.foreground(view.samples[place])
+        pictures.outline(axis, mask, colour, width=1.1, linestyles=[line])
+
+
+def _show_only_image(axis: Axes, view: _View) -> None:
+    pictures.show_image(axis, view.image)
+
+
+def _show_truth(axis: Axes, view: _View) -> None:
+    _show_classes(axis, view, view.graders[0])
+
+
+def _show_frequent(axis: Axes, view: _View) -> None:
+    _show_classes(axis, view, class_shares(view.samples).argmax(axis=0))
+
+
+def _show_class_entropy(axis: Axes, view: _View):
+    bits = entropy_bits(class_shares(view.samples))
+    return pictures.show_array(axis, bits, cmap="magma", vmin=0, vmax=2)
+
+
+def _show_first(axis: Axes, view: _View) -> None:
+    _show_classes(axis, view, view.samples[view.pair.first])
+
+
+def _show_second(axis: Axes, view: _View) -> None:
+    _show_classes(axis, view, view.samples[view.pair.second])
+
+
+def _show_classes(axis: Axes, view: _View, labels: np.ndarray) -> None:
+    pictures.show_labels(axis, view.image, labels, binary=False, colour="")
+
+
+_LESION_COLUMNS = (
+    ("image", _show_only_image),
+    ("graders", _show_graders),
+    ("share of samples", _show_mean),
+    ("entropy in bits", _show_entropy),
+    ("bands, % of samples", _show_bands),
+    ("most different pair", _show_pair),
+)
+
+_STREET_COLUMNS = (
+    ("image", _show_only_image),
+    ("ground truth", _show_truth),
+    ("most frequent class", _show_frequent),
+    ("entropy in bits", _show_class_entropy),
+    ("most different pair", _show_first),
+    ("", _show_second),
+)

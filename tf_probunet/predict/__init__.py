@@ -1,0 +1,1 @@
+"""A person's own images in, hypotheses out; `predict.predict` does it all."""

@@ -1,0 +1,89 @@
+"""Maps an image's values to the 0..1 that the model was trained on."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tf_probunet.predict.config import CropConfig
+from tf_probunet.predict.input_image import InputImage
+from tf_probunet.saved_model import LoadedModel
+
+_WHAT = {
+    "hu": "Hounsfield units",
+    "uint8": "8-bit values",
+    "uint16": "unsigned 16-bit values",
+    "float": "real numbers",
+}
+
+
+def normalise(
+    pixels: np.ndarray, image: InputImage, model: LoadedModel, crop: CropConfig
+) -> np.ndarray:
+    """Applies the window of the model's configuration.
+
+    Args:
+        pixels: [H, W, C], a part of the image.
+        image: that they are from.
+        model: that they go to.
+        crop: with the window for models trained on 8-bit pictures.
+
+    Returns:
+        [H, W, C] float32 in 0..1.
+
+    Raises:
+        ValueError: the values are not what the model was trained on.
+    """
+    check_values(image, model, crop)
+    data = model.data
+    if model.dataset["intensity"] == "hu":
+        low, high = data.window_low, data.window_high
+    elif crop.window is not None:
+        low, high = crop.window_numbers or (pixels.min(), pixels.max())
+    else:
+        low, high = (0.0, 1.0) if image.values == "float" else (0.0, 255.0)
+    scaled = (pixels - low) / max(high - low, np.finfo(np.float32).tiny)
+    return scaled.clip(0.0, 1.0).astype(np.float32)
+
+
+def check_values(image: InputImage, model: LoadedModel, crop: CropConfig) -> None:
+    """Checks that the model can make sense of an image's channels and values.
+
+    Raises:
+        ValueError: it cannot.
+    """
+    channels, expected = image.pixels.shape[2], model.network.image_channels
+    if channels != expected:
+        raise ValueError(
+            f"{image.describe()}: has {channels} channels, but the model in "
+            f"{model.path} expects {expected}"
+        )
+    what = f"{image.describe()}: holds {_WHAT[image.values]}"
+    if model.dataset["intensity"] == "hu":
+        if crop.window is not None:
+            raise ValueError(
+                f"window is {crop.window}, expected none: the model in {model.path} "
+                "was trained on Hounsfield units and has its own"
+            )
+        if image.values not in ("hu", "float"):
+            raise ValueError(
+                f"{what}, but the model in {model.path} was trained on Hounsfield "
+                "units, expected DICOM, NIfTI, or signed or real numbers as TIFF or NPY"
+            )
+    elif crop.window is None:
+        _check_8_bit(image, model, what)
+
+
+def _check_8_bit(image: InputImage, model: LoadedModel, what: str) -> None:
+    advice = "--window=low,high or --window=minmax maps them"
+    if image.values == "float":
+        low, high = float(image.pixels.min()), float(image.pixels.max())
+        if low < 0 or high > 1:
+            raise ValueError(
+                f"{what} from {low:g} to {high:g}, but the model in {model.path} "
+                f"expects 0 to 1; {advice}"
+            )
+    elif image.values != "uint8":
+        raise ValueError(
+            f"{what}, but the model in {model.path} was trained on 8-bit pictures; "
+            f"{advice}"
+        )

@@ -1,0 +1,188 @@
+"""One readable picture of a prediction: image, mean, entropy, distinct hypotheses."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.patches import Patch, Rectangle
+
+from tf_probunet.figures import pictures, style
+from tf_probunet.predict.palette import colors
+from tf_probunet.predict.prediction import Prediction
+from tf_probunet.predict.summary import area_text, presence
+from tf_probunet.saved_model import LoadedModel
+
+_MAX_SHOWN = 8
+_COLUMNS = 4
+_LEGEND_COLUMNS = 6
+_PANEL = 1.68
+_GAP = 0.09
+_CAPTION = 0.26
+_HEAD = 0.46
+_DPI = 200
+
+# For the outlines, in turn.
+_OUTLINES = (style.ORANGE, style.SKY_BLUE, style.YELLOW, style.PURPLE, style.GREEN)
+
+
+@style.styled()
+def render(prediction: Prediction, model: LoadedModel) -> bytes:
+    """Draws the picture.
+
+    The region is shown as the model sees it; where it is a part of the image, the first
+    panel shows where it lies. At most eight hypotheses are drawn, the most frequent
+    first; below each is its share of the samples and its area.
+
+    Returns:
+        PNG.
+    """
+    shown = prediction.hypotheses[:_MAX_SHOWN]
+    rows = 1 + -(-len(shown) // _COLUMNS)
+    shape = prediction.shown.shape
+    height = _PANEL * min(max(shape[0] / shape[1], 0.4), 1.6)
+    entries = _legend_entries(prediction, model)
+    legend = 0.16 * -(-len(entries) // _LEGEND_COLUMNS) + 0.12
+    page = style.Page(style.PAGE_WIDTH, _HEAD + rows * (height + _CAPTION) + legend)
+    page.text(_GAP, 0.18, _title(prediction), fontsize=9, va="center", weight="bold")
+    subtitle = _subtitle(prediction, model)
+    page.text(_GAP, 0.34, subtitle, fontsize=style.SMALL, va="center")
+    if entries:
+        page.figure.legend(
+            handles=entries,
+            loc="lower center",
+            ncols=_LEGEND_COLUMNS,
+            fontsize=style.SMALL,
+            handlelength=1,
+        )
+
+    def panel(row: int, col: int) -> Axes:
+        top = _HEAD + row * (height + _CAPTION) + (0 if row == 0 else 0.08)
+        return page.axes(_GAP + col * (_PANEL + _GAP), top, _PANEL, height)
+
+    first = 0
+    if prediction.grid.region.shape != prediction.image.shape:
+        _show_place(panel(0, 0), prediction)
+        first = 1
+    _show_overview(panel, first, prediction, model)
+    if not first and len(model.class_names) == 2:
+        _show_all(panel(0, 3), prediction)
+    for i, hypothesis in enumerate(shown):
+        axis = panel(1 + i // _COLUMNS, i % _COLUMNS)
+        labels = prediction.in_region(prediction.labels[hypothesis.representative])
+        _show_labels(axis, prediction, labels, _OUTLINES[i % len(_OUTLINES)], model)
+        what = "nothing" if hypothesis.is_empty else area_text(labels > 0, prediction)
+        if len(model.class_names) == 2:
+            _caption(axis, f"{hypothesis.share:.0%}: {what}")
+        else:
+            _caption(axis, f"{hypothesis.share:.0%} of the samples")
+    return style.to_png(page.figure, _DPI)
+
+
+def _title(prediction: Prediction) -> str:
+    image = prediction.image
+    text = image.name if len(image.name) <= 60 else f"{image.name[:57]}..."
+    return f"{text}: {len(prediction.hypotheses)} distinct of {_samples(prediction)}"
+
+
+def _samples(prediction: Prediction) -> str:
+    number = len(prediction.labels)
+    return f"{number} sample{'s' if number > 1 else ''}"
+
+
+def _subtitle(prediction: Prediction, model: LoadedModel) -> str:
+    present = presence(prediction, model)
+    parts = []
+    if present is not None:
+        parts.append(f"something is marked in {present:.0%} of the samples")
+    region = prediction.grid.region
+    if region.shape != prediction.image.shape:
+        parts.append(
+            f"rows {region.row}-{region.row + region.height - 1}, columns "
+            f"{region.col}-{region.col + region.width - 1}"
+        )
+    rest = prediction.hypotheses[_MAX_SHOWN:]
+    if rest:
+        share = sum(hypothesis.share for hypothesis in rest)
+        parts.append(f"{len(rest)} more hypotheses ({share:.0%}) are not shown")
+    return "; ".join(parts)
+
+
+def _legend_entries(prediction: Prediction, model: LoadedModel) -> list[Patch]:
+    """Returns a coloured patch for each class that is shown by its colour."""
+    if len(model.class_names) == 2:
+        return []
+    mean = prediction.mean[prediction.grid.region.slices].argmax(-1)
+    present = np.union1d(prediction.in_region(prediction.labels), mean)
+    palette = colors(model.class_names) / 255
+    return [Patch(color=palette[k], label=model.class_names[k]) for k in present]
+
+
+def _show_place(axis: Axes, prediction: Prediction) -> None:
+    """Shows the whole image with a frame around the region."""
+    pixels, region = prediction.image.pixels, prediction.grid.region
+    low, high = np.percentile(pixels, (1, 99))
+    scaled = (pixels - low) / max(high - low, 1e-6)
+    pictures.show_image(axis, scaled)
+    axis.set_aspect("equal")
+    axis.add_patch(
+        Rectangle(
+            (region.col - 0.5, region.row - 0.5),
+            region.width,
+            region.height,
+            fill=False,
+            edgecolor=style.ORANGE,
+            linewidth=1.2,
+        )
+    )
+    _caption(axis, f"whole image, {pixels.shape[0]}x{pixels.shape[1]}")
+
+
+def _show_overview(
+    panel, first: int, prediction: Prediction, model: LoadedModel
+) -> None:
+    axis = panel(0, first)
+    pictures.show_image(axis, prediction.shown)
+    _caption(axis, "region" if first else "image")
+    axis = panel(0, first + 1)
+    mean = prediction.mean[prediction.grid.region.slices]  # [h, w, K]
+    if mean.shape[-1] == 2:
+        pictures.show_array(axis, mean[..., 1], cmap="gray", vmin=0, vmax=1)
+        _caption(axis, f"mean probability, up to {mean[..., 1].max():.2f}")
+    else:
+        pictures.show_array(axis, colors(model.class_names)[mean.argmax(-1)])
+        _caption(axis, "most probable class")
+    axis = panel(0, first + 2)
+    entropy = prediction.in_region(prediction.entropy)
+    pictures.show_array(
+        axis, entropy, cmap="magma", vmin=0, vmax=np.log(mean.shape[-1])
+    )
+    _caption(axis, f"entropy, up to {entropy.max():.2f} nats")
+
+
+def _show_all(axis: Axes, prediction: Prediction) -> None:
+    """Shows the outlines of the hypotheses drawn below in one panel."""
+    pictures.show_image(axis, prediction.shown)
+    for i, hypothesis in reversed(list(enumerate(prediction.hypotheses[:_MAX_SHOWN]))):
+        labels = prediction.in_region(prediction.labels[hypothesis.representative])
+        pictures.outline(axis, labels > 0, _OUTLINES[i % len(_OUTLINES)], 1.1)
+    _caption(axis, "all of them")
+
+
+def _show_labels(
+    axis: Axes,
+    prediction: Prediction,
+    labels: np.ndarray,
+    colour: str,
+    model: LoadedModel,
+) -> None:
+    if len(model.class_names) == 2:
+        pictures.show_image(axis, prediction.shown)
+        pictures.outline(axis, labels > 0, colour, 1.3)
+    else:
+        pictures.show_array(axis, colors(model.class_names)[labels])
+
+
+def _caption(axis: Axes, text: str) -> None:
+    axis.text(
+        0.5, -0.03, text, transform=axis.transAxes, ha="center", va="top", fontsize=7
+    )

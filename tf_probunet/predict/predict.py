@@ -1,0 +1,175 @@
+"""Reads images, predicts them and writes the results: all of them, or none."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import tempfile
+from collections.abc import Sequence
+from typing import Any
+
+from tf_probunet import files, saved_model
+from tf_probunet.predict import (
+    picture,
+    read_nifti,
+    write_dicom_seg,
+    write_nifti,
+    write_png,
+)
+from tf_probunet.predict.config import CropConfig, PredictConfig
+from tf_probunet.predict.input_image import InputImage
+from tf_probunet.predict.prediction import Prediction, model_input, predict_image
+from tf_probunet.predict.read_inputs import read_inputs
+from tf_probunet.predict.summary import summary
+from tf_probunet.progress import track
+
+SUMMARY_NAME = "summary.json"
+PICTURE_NAME = "summary.png"
+
+
+def predict(
+    *,
+    model_path: files.Path,
+    inputs: Sequence[str],
+    out_dir: files.Path,
+    crop: CropConfig,
+    config: PredictConfig,
+) -> dict[str, Any]:
+    """Predicts images with a SavedModel.
+
+    Args:
+        model_path: the SavedModel.
+        inputs: files, or directories.
+        out_dir: gets a directory for each image, and `summary.json` over all.
+        crop: which part of the images.
+        config: how many samples, and how they are written.
+
+    Returns:
+        The content of `summary.json`.
+
+    Raises:
+        FileNotFoundError: there is no such file or model.
+        ValueError: a file cannot be read, image and model do not fit each other, or
+            results of that name exist.
+    """
+    out_dir = pathlib.Path(out_dir)
+    images = read_inputs(inputs, crop)
+    formats, notes = _formats(images, config.output_format)
+    if not config.overwrite:
+        _check_free(out_dir, images)
+    model = saved_model.load(model_path)
+    for image in images:  # Before hours of work, not after.
+        model_input(image, model, crop)
+    existed = out_dir.is_dir()
+    out_dir.mkdir(parents=True, exist_ok=True)
+    staging = pathlib.Path(tempfile.mkdtemp(prefix=".predict.", dir=out_dir))
+    try:
+        summaries = []
+        work = track(zip(images, formats), len(images), "images")
+        for image, output_format in work:
+            prediction = predict_image(image, model, crop, config)
+            described = summary(prediction, model, config)
+            folder = staging / image.name
+            folder.mkdir()
+            _write(folder, prediction, model, output_format)
+            files.write_json(folder / SUMMARY_NAME, described)
+            summaries.append(described)
+        result = _overview(model, summaries, notes)
+        for image in images:
+            target = out_dir / image.name
+            if target.is_dir():
+                shutil.rmtree(target)
+            os.replace(staging / image.name, target)
+        files.write_json(out_dir / SUMMARY_NAME, result)
+    finally:
+        shutil.rmtree(staging)
+        if not existed and not any(out_dir.iterdir()):
+            out_dir.rmdir()
+    return result
+
+
+def _formats(images: Sequence[InputImage], wanted: str) -> tuple[list[str], list[str]]:
+    """Returns the format for each image, and what the user should know of it."""
+    defaults = {
+        "dicom": "dicom_seg",
+        "nifti": "nifti",
+        "picture": "png",
+        "array": "png",
+    }
+    formats = [defaults[i.kind] if wanted == "auto" else wanted for i in images]
+    notes = []
+    if "nifti" in formats:
+        read_nifti.nibabel()
+    if "dicom_seg" in formats:
+        try:
+            write_dicom_seg.highdicom()
+        except ValueError:
+            if wanted != "auto":
+                raise
+            formats = ["png" if f == "dicom_seg" else f for f in formats]
+            notes.append(
+                "the label maps are PNG files: for DICOM segmentations, pip install "
+                "'tf_probunet[dicom_seg]'"
+            )
+    for image, output_format in zip(images, formats):
+        if output_format == "dicom_seg":
+            if image.kind != "dicom":
+                raise ValueError(
+                    f"{image.describe()}: not a DICOM file, so that its label maps "
+                    "cannot be --output_format=dicom_seg; expected nifti or png"
+                )
+            write_dicom_seg.read_source(image.source)
+    return formats, notes
+
+
+def _check_free(out_dir: pathlib.Path, images: Sequence[InputImage]) -> None:
+    for name in [SUMMARY_NAME, *(image.name for image in images)]:
+        if (out_dir / name).exists():
+            raise ValueError(
+                f"{out_dir / name}: exists already; --overwrite replaces it"
+            )
+
+
+def _write(
+    folder: pathlib.Path,
+    prediction: Prediction,
+    model: saved_model.LoadedModel,
+    output_format: str,
+) -> None:
+    if output_format == "nifti":
+        write_nifti.write_labels(folder, prediction)
+        write_nifti.write_maps(folder, prediction)
+    else:
+        if output_format == "dicom_seg":
+            write_dicom_seg.write(folder, prediction, model)
+        else:
+            write_png.write_labels(folder, prediction, model)
+        write_png.write_maps(folder, prediction, model)
+    (folder / PICTURE_NAME).write_bytes(picture.render(prediction, model))
+
+
+def _overview(
+    model: saved_model.LoadedModel, summaries: list[dict[str, Any]], notes: list[str]
+) -> dict[str, Any]:
+    return {
+        "model": {
+            "path": str(model.path),
+            "name": model.metadata["model"],
+            "trained_on": model.dataset["name"],
+            "fingerprint": model.dataset["fingerprint"],
+        },
+        "notes": notes,
+        "images": [
+            {
+                "image": one["image"],
+                "source": one["source"],
+                "slice": one["slice"],
+                "presence_probability": one["presence_probability"],
+                "distinct_hypotheses": len(one["hypotheses"]),
+                "shares": [h["share"] for h in one["hypotheses"]],
+                "notes": one["notes"],
+            }
+            for one in summaries
+        ],
+    }

@@ -1,0 +1,185 @@
+"""Predicts one image: from its pixels to samples, mean and entropy on its own grid."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from tf_probunet.predict import grid, intensity, sampling
+from tf_probunet.predict.config import CropConfig, PredictConfig
+from tf_probunet.predict.hypotheses import Hypothesis, group
+from tf_probunet.predict.input_image import InputImage
+from tf_probunet.saved_model import LoadedModel
+
+
+@dataclasses.dataclass(frozen=True)
+class Prediction:
+    """What the model makes of one image. All maps are on the image's own grid.
+
+    Attributes:
+        image: as it was given.
+        grid: the part that was segmented, and the model's resolution.
+        shown: [h, w, C] the region as the model sees it, in 0..1.
+        labels: [S, H, W] uint8, one label map per sample; 0 outside of the region.
+        mean: [H, W, K] float32, the mean of the samples' probabilities; 0 outside.
+        entropy: [H, W] float32 of the mean, in nats; 0 outside.
+        hypotheses: distinct ones, the most frequent first.
+        notes: what a reader should know.
+    """
+
+    image: InputImage
+    grid: grid.Grid
+    shown: np.ndarray
+    labels: np.ndarray
+    mean: np.ndarray
+    entropy: np.ndarray
+    hypotheses: list[Hypothesis]
+    notes: list[str]
+
+    def in_region(self, maps: np.ndarray) -> np.ndarray:
+        """Cuts the region out of maps [..., H, W]."""
+        return maps[(..., *self.grid.region.slices)]
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelInput:
+    """A region of an image, ready for the model.
+
+    Attributes:
+        grid: the part, and its sizes.
+        shown: [*grid.shape, C] float32 in 0..1.
+        notes: what a reader should know.
+    """
+
+    grid: grid.Grid
+    shown: np.ndarray
+    notes: list[str]
+
+    @property
+    def padded(self) -> np.ndarray:
+        """The input [*grid.padded, C] itself."""
+        return self.grid.pad(self.shown)
+
+
+def model_input(image: InputImage, model: LoadedModel, crop: CropConfig) -> ModelInput:
+    """Cuts the region out, resamples it to the model's resolution and windows it.
+
+    Raises:
+        ValueError: image, region and model do not fit each other.
+    """
+    intensity.check_values(image, model, crop)
+    planned = plan_grid(image, model, crop)
+    shown = intensity.normalise(planned.to_model(image.pixels), image, model, crop)
+    return ModelInput(planned, shown, _notes(image, model, planned))
+
+
+def predict_image(
+    image: InputImage, model: LoadedModel, crop: CropConfig, config: PredictConfig
+) -> Prediction:
+    """Draws samples of an image and sums them up.
+
+    Raises:
+        ValueError: image, region and model do not fit each other.
+    """
+    prepared = model_input(image, model, crop)
+    planned, notes = prepared.grid, list(prepared.notes)
+    count = sampling.num_samples(model, config.num_samples)
+    if count < config.num_samples:
+        notes.append(f"the model has {count} samples, not {config.num_samples}")
+    num_classes = model.network.num_classes
+    labels = np.zeros((count, *image.shape), np.uint8)
+    mean = np.zeros((*image.shape, num_classes), np.float32)
+    rows, cols = planned.region.slices
+    done = 0
+    for chunk in sampling.draw(
+        model,
+        prepared.padded,
+        count=count,
+        seed=config.seed,
+        tile_size=config.tile_size,
+        about=image.describe(),
+    ):
+        for probabilities in map(planned.to_input, chunk):
+            labels[done, rows, cols] = probabilities.argmax(-1)
+            mean[rows, cols] += probabilities / count
+            done += 1
+    logs = np.log(np.maximum(mean, np.finfo(np.float32).tiny))
+    return Prediction(
+        image=image,
+        grid=planned,
+        shown=grid.resample(prepared.shown, planned.region.shape).clip(0, 1),
+        labels=labels,
+        mean=mean,
+        entropy=-(mean * logs).sum(-1),
+        hypotheses=group(
+            labels[:, rows, cols], num_classes=num_classes, least_iou=config.group_iou
+        ),
+        notes=notes,
+    )
+
+
+def plan_grid(image: InputImage, model: LoadedModel, crop: CropConfig) -> grid.Grid:
+    """Works out which part of the image becomes an input of which size.
+
+    Raises:
+        ValueError: the region is outside of the image, or its size does not fit.
+    """
+    about, shape = image.describe(), None
+    target = model.spacing_mm if image.spacing_mm is not None else None
+    if crop.center_numbers is not None:
+        region, shape = _centred(image, model, crop.center_numbers, target)
+    elif crop.region_numbers is not None:
+        region = grid.Region(*crop.region_numbers)
+    else:
+        region = grid.Region(0, 0, *image.shape)
+    region.check_inside(image.shape, about)
+    return grid.plan(
+        region,
+        spacing_mm=image.spacing_mm,
+        target_mm=target,
+        divisor=model.size_divisor,
+        pad=crop.pad,
+        about=about,
+        shape=shape,
+    )
+
+
+def _centred(
+    image: InputImage, model: LoadedModel, center: tuple[int, ...], target: float | None
+) -> tuple[grid.Region, tuple[int, int] | None]:
+    """Returns the region of the model's own size, and its size there if it fits."""
+    side = model.data.eval_size
+    if not side:
+        raise ValueError(
+            f"center is {center[0]},{center[1]}, but the model in {model.path} was "
+            "scored on whole images; expected --region, or neither"
+        )
+    if not all(0 <= c < size for c, size in zip(center, image.shape)):
+        raise ValueError(
+            f"{image.describe()}: center is row {center[0]}, column {center[1]}, "
+            f"expected one inside of the {image.shape[0]}x{image.shape[1]} pixels"
+        )
+    size = (side, side)
+    if target is not None:
+        size = tuple(max(1, round(side * target / mm)) for mm in image.spacing_mm)
+    region = grid.region_around(center, size, image.shape)
+    return region, (side, side) if region.shape == size else None
+
+
+def _notes(image: InputImage, model: LoadedModel, planned: grid.Grid) -> list[str]:
+    notes = []
+    if model.spacing_mm is not None and image.spacing_mm is None:
+        notes.append(
+            f"the size of a pixel is not known (--spacing_mm gives it); the model was "
+            f"trained on {model.spacing_mm:g} mm"
+        )
+    if model.dataset["intensity"] == "hu" and image.pixels.min() >= 0:
+        notes.append("no value is below 0, which is odd for Hounsfield units")
+    side = model.data.crop_size
+    if side and max(planned.shape) > 2 * side:
+        notes.append(
+            f"the model sees {planned.shape[0]}x{planned.shape[1]} pixels, but it was "
+            f"trained on crops of {side}x{side}; --center or --region cut one out"
+        )
+    return notes

@@ -1,0 +1,140 @@
+"""Finds out what was given - files, a series, a folder of pictures - and reads it."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import pathlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from tf_probunet.predict import read_dicom, read_nifti, read_picture
+from tf_probunet.predict.config import CropConfig
+from tf_probunet.predict.input_image import InputImage
+
+_EXPECTED = "DICOM, NIfTI (.nii, .nii.gz), PNG, TIFF or NumPy (.npy)"
+
+
+def read_inputs(inputs: Sequence[str], crop: CropConfig) -> list[InputImage]:
+    """Reads all images, each checked for values that are not numbers.
+
+    Args:
+        inputs: files, or directories. The DICOM files of a directory, and those that
+            are given together, are the slices of one series.
+        crop: which slices, and the pixel size where files do not say.
+
+    Returns:
+        At least one image; no two have the same name.
+
+    Raises:
+        FileNotFoundError: there is no such file or directory.
+        ValueError: a file cannot be read or makes no sense.
+    """
+    images: list[InputImage] = []
+    series: list[pathlib.Path] = []
+    for text in inputs:
+        path = pathlib.Path(text)
+        if path.is_dir():
+            images += _read_directory(path, crop.slices)
+        elif not path.is_file():
+            raise FileNotFoundError(f"{path}: no such file or directory")
+        elif _kind(path) == "dicom":
+            series.append(path)
+        else:
+            images += _read_file(path, crop.slices)
+    if series:
+        name = _stem(series[0] if len(series) == 1 else series[0].absolute().parent)
+        images += read_dicom.read_series(series, name, crop.slices)
+    for image in images:
+        _check_values(image)
+    return _with_own_names([_with_spacing(image, crop) for image in images])
+
+
+def _read_directory(
+    path: pathlib.Path, slices: tuple[int, int] | None
+) -> list[InputImage]:
+    found = collections.defaultdict(list)
+    for file in sorted(path.iterdir()):
+        if file.is_file() and not file.name.startswith("."):
+            found[_kind(file)].append(file)
+    other = found.pop(None, [])
+    if not found:
+        names = f" (among others {other[0].name})" if other else ""
+        raise ValueError(f"{path}: holds no image{names}, expected {_EXPECTED}")
+    if len(found) > 1:
+        kinds = ", ".join(sorted(found))
+        raise ValueError(
+            f"{path}: holds files of several kinds ({kinds}), expected one"
+        )
+    if "dicom" in found:
+        return read_dicom.read_series(found["dicom"], _stem(path.absolute()), slices)
+    (paths,) = found.values()
+    return [image for file in paths for image in _read_file(file, slices)]
+
+
+def _read_file(path: pathlib.Path, slices: tuple[int, int] | None) -> list[InputImage]:
+    readers = {
+        "nifti": read_nifti.read_volume,
+        "picture": read_picture.read_picture,
+        "array": read_picture.read_array,
+    }
+    kind = _kind(path)
+    if kind is None:
+        raise ValueError(f"{path}: of an unknown kind, expected {_EXPECTED}")
+    return readers[kind](path, _stem(path), slices)
+
+
+def _kind(path: pathlib.Path) -> str | None:
+    name = path.name.lower()
+    for kind, suffixes in (
+        ("nifti", read_nifti.SUFFIXES),
+        ("picture", read_picture.PICTURE_SUFFIXES),
+        ("array", read_picture.ARRAY_SUFFIXES),
+    ):
+        if name.endswith(suffixes):
+            return kind
+    return "dicom" if read_dicom.is_dicom(path) else None
+
+
+def _stem(path: pathlib.Path) -> str:
+    name = path.name
+    for suffix in (".nii.gz", path.suffix):
+        if suffix and name.lower().endswith(suffix.lower()) and not path.is_dir():
+            return name[: -len(suffix)] or name
+    return name or "image"
+
+
+def _check_values(image: InputImage) -> None:
+    bad = int(np.count_nonzero(~np.isfinite(image.pixels)))
+    if bad:
+        raise ValueError(
+            f"{image.describe()}: {bad} values are NaN or infinite, expected numbers"
+        )
+
+
+def _with_spacing(image: InputImage, crop: CropConfig) -> InputImage:
+    given = crop.spacing_numbers
+    if given is None:
+        return image
+    if image.spacing_mm is not None:
+        raise ValueError(
+            f"{image.describe()}: says itself that its pixels have "
+            f"{image.spacing_mm[0]:g} x {image.spacing_mm[1]:g} mm, expected no "
+            "--spacing_mm"
+        )
+    return dataclasses.replace(image, spacing_mm=given)
+
+
+def _with_own_names(images: Sequence[InputImage]) -> list[InputImage]:
+    """Numbers images of the same name, so that each has its own."""
+    taken: set[str] = set()
+    result = []
+    for image in images:
+        name, number = image.name, 1
+        while name in taken:
+            number += 1
+            name = f"{image.name}-{number}"
+        taken.add(name)
+        result.append(dataclasses.replace(image, name=name))
+    return result

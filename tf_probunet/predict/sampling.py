@@ -1,0 +1,123 @@
+"""Draws samples of an image of any size: whole, or tile by tile with shared latents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import tensorflow as tf
+
+from tf_probunet import seeds
+from tf_probunet.predict.grid import resample
+from tf_probunet.predict.tiles import tiles
+from tf_probunet.saved_model import LoadedModel
+
+# The prior sees larger images at a lower resolution, so that its memory is bounded.
+_MAX_PRIOR_PIXELS = 2**21
+# Probabilities held at once.
+_MAX_BYTES = 256 * 2**20
+
+
+def num_samples(model: LoadedModel, wanted: int) -> int:
+    """Returns how many samples are drawn: no more than the model has."""
+    most = model.metadata["max_samples"]
+    if most is None:
+        most = wanted if model.metadata["is_stochastic"] else 1
+    return min(wanted, most)
+
+
+def draw(
+    model: LoadedModel,
+    image: np.ndarray,
+    *,
+    count: int,
+    seed: int,
+    tile_size: int,
+    about: str,
+) -> Iterator[np.ndarray]:
+    """Draws samples, a few at a time.
+
+    The latents are drawn once, from the prior of the whole image; all tiles are decoded
+    with them, so that a sample is one hypothesis everywhere. An image that is not cut
+    gets the samples of `serving_default` with the same seed. Models without a prior are
+    sampled in each tile with the same seed.
+
+    Args:
+        model: to draw from.
+        image: [H, W, C] float32 in 0..1, of a size that the model allows.
+        count: samples in all.
+        seed: of the samples.
+        tile_size: larger images are cut.
+        about: the file, for error messages.
+
+    Yields:
+        Probabilities [s, H, W, K] of the next samples.
+
+    Raises:
+        ValueError: the model fails on the image.
+    """
+    if not (model.has("prior") and model.has("decode")):
+        yield _blend(
+            image,
+            lambda part: model.call("sample", part[None], count, seed, about=about),
+            tile_size,
+            model.size_divisor,
+        )
+        return
+    z = draw_latents(model, image, count=count, seed=seed, about=about)
+    per_sample = image.shape[0] * image.shape[1] * model.network.num_classes * 4
+    chunk = max(1, _MAX_BYTES // per_sample)
+    for start in range(0, count, chunk):
+        part_z = z[None, start : start + chunk]
+        yield _blend(
+            image,
+            lambda part, z=part_z: model.call("decode", part[None], z, about=about),
+            tile_size,
+            model.size_divisor,
+        )
+
+
+def draw_latents(
+    model: LoadedModel, image: np.ndarray, *, count: int, seed: int, about: str
+) -> np.ndarray:
+    """Draws latents [count, L] from the prior, the same as the model itself draws."""
+    seen = _reduced(image, model.size_divisor)
+    prior = model.call("prior", seen[None], about=about)
+    mean, stddev = prior["mean"], prior["stddev"]  # [1, L]
+    image_seed = seeds.fold_in(seeds.root(tf.constant(seed)), 0)
+    noise = seeds.normal(image_seed[None], [count, mean.shape[1]])[0].numpy()
+    return mean + stddev * noise
+
+
+def _reduced(image: np.ndarray, divisor: int) -> np.ndarray:
+    shrink = np.sqrt(_MAX_PRIOR_PIXELS / (image.shape[0] * image.shape[1]))
+    if shrink >= 1:
+        return image
+    shape = tuple(
+        max(divisor, int(size * shrink) // divisor * divisor)
+        for size in image.shape[:2]
+    )
+    return resample(image, shape)
+
+
+def _blend(
+    image: np.ndarray,
+    decode: Callable[[np.ndarray], dict[str, np.ndarray]],
+    tile_size: int,
+    divisor: int,
+) -> np.ndarray:
+    """Returns the weighted mean of the tiles' probabilities, [S, H, W, K]."""
+    shape = image.shape[:2]
+    parts = tiles(shape, tile_size, divisor)
+    if len(parts) == 1:
+        return decode(image)["probabilities"][0]
+    total, weight = 0.0, np.zeros(shape, np.float32)
+    for tile in parts:
+        probabilities = decode(image[tile.rows, tile.cols])["probabilities"][0]
+        if isinstance(total, float):
+            num, classes = probabilities.shape[0], probabilities.shape[-1]
+            total = np.zeros((num, *shape, classes), np.float32)
+        total[:, tile.rows, tile.cols] += probabilities * tile.weights[..., None]
+        weight[tile.rows, tile.cols] += tile.weights
+    total /= weight[..., None]
+    return total

@@ -1,0 +1,144 @@
+"""Writes hypotheses as a DICOM segmentation object that refers to the CT slice."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any
+
+import numpy as np
+import pydicom
+
+from tf_probunet import __version__
+from tf_probunet.predict.prediction import Prediction
+from tf_probunet.predict.summary import area_text, foreground_classes
+from tf_probunet.saved_model import LoadedModel
+
+NAME = "hypotheses.dcm"
+
+_SERIES_NUMBER = 900
+# Attributes that a segmentation repeats from its source, where they may be empty.
+_MAY_BE_EMPTY = (
+    "AccessionNumber",
+    "PatientBirthDate",
+    "PatientID",
+    "PatientName",
+    "PatientSex",
+    "ReferringPhysicianName",
+    "StudyDate",
+    "StudyID",
+    "StudyTime",
+)
+_NEEDED = (
+    "FrameOfReferenceUID",
+    "ImageOrientationPatient",
+    "ImagePositionPatient",
+    "SOPInstanceUID",
+    "StudyInstanceUID",
+)
+
+
+def highdicom() -> Any:
+    """Imports highdicom.
+
+    Raises:
+        ValueError: it is not installed.
+    """
+    try:
+        import highdicom
+    except ImportError as error:
+        raise ValueError(
+            "DICOM segmentations need the package highdicom: pip install "
+            "'tf_probunet[dicom_seg]', or choose --output_format=png"
+        ) from error
+    return highdicom
+
+
+def read_source(path: str) -> pydicom.Dataset:
+    """Reads the slice that a segmentation will refer to.
+
+    Raises:
+        ValueError: it lacks what a segmentation must repeat.
+    """
+    dataset = pydicom.dcmread(path)
+    missing = [name for name in _NEEDED if not dataset.get(name)]
+    if missing:
+        raise ValueError(
+            f"{path}: lacks {', '.join(missing)}, which a DICOM segmentation needs; "
+            "--output_format=png does not"
+        )
+    for name in _MAY_BE_EMPTY:
+        if name not in dataset:
+            setattr(dataset, name, None)
+    if "SliceThickness" not in dataset:
+        dataset.SliceThickness = 1.0
+    return dataset
+
+
+def write(folder: pathlib.Path, prediction: Prediction, model: LoadedModel) -> None:
+    """Writes `hypotheses.dcm`, with a segment for each hypothesis that shows something.
+
+    With several foreground classes there is a segment for each of them. The label
+    holds the share of the samples, the description how they were made. If all samples
+    are empty there is nothing to write, and no file.
+    """
+    hd = highdicom()
+    masks, descriptions = [], []
+    for rank, hypothesis in enumerate(prediction.hypotheses, start=1):
+        labels = prediction.labels[hypothesis.representative]
+        for label, name in foreground_classes(model):
+            mask = labels == label
+            if mask.any():
+                masks.append(mask)
+                text = (
+                    f"{len(hypothesis.samples)} of {len(prediction.labels)} samples "
+                    f"({hypothesis.share:.1%}), {area_text(mask, prediction)}"
+                )
+                descriptions.append(
+                    _segment(hd, len(masks), f"Hypothesis {rank}: {name}", text, model)
+                )
+    if not masks:
+        return
+    source = read_source(prediction.image.source)
+    segmentation = hd.seg.Segmentation(
+        source_images=[source],
+        pixel_array=np.stack(masks, axis=-1)[None].astype(np.uint8),  # [1, H, W, N]
+        segmentation_type=hd.seg.SegmentationTypeValues.BINARY,
+        segment_descriptions=descriptions,
+        series_instance_uid=hd.UID(),
+        series_number=_SERIES_NUMBER,
+        sop_instance_uid=hd.UID(),
+        instance_number=1,
+        manufacturer="tf_probunet",
+        manufacturer_model_name=model.metadata["model"],
+        software_versions=__version__,
+        device_serial_number=model.dataset["fingerprint"],
+        content_label="HYPOTHESES",
+        content_description=_content(prediction),
+        series_description="Segmentation hypotheses",
+    )
+    segmentation.save_as(folder / NAME)
+
+
+def _content(prediction: Prediction) -> str:
+    empty = sum(h.share for h in prediction.hypotheses if h.is_empty)
+    return f"{len(prediction.labels)} samples, {empty:.1%} of them empty"
+
+
+def _segment(hd: Any, number: int, label: str, text: str, model: LoadedModel) -> Any:
+    codes = hd.sr.CodedConcept
+    description = hd.seg.SegmentDescription(
+        segment_number=number,
+        segment_label=label[:64],
+        segmented_property_category=codes(
+            "49755003", "SCT", "Morphologically Altered Structure"
+        ),
+        segmented_property_type=codes("52988006", "SCT", "Lesion"),
+        algorithm_type=hd.seg.SegmentAlgorithmTypeValues.AUTOMATIC,
+        algorithm_identification=hd.AlgorithmIdentificationSequence(
+            name=f"tf_probunet {model.metadata['model']}",
+            version=__version__,
+            family=codes("123110", "DCM", "Artificial Intelligence"),
+        ),
+    )
+    description.SegmentDescription = text
+    return description

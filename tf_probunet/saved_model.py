@@ -1,0 +1,140 @@
+"""Loads SavedModels of `run/export.py`, with all that they say about themselves."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tf_probunet import cityscapes_labels, files
+from tf_probunet.config import DataConfig, ModelConfig
+
+_GRAPH_NAME = "saved_model.pb"
+_METADATA = {"model", "max_samples", "is_stochastic", "size_divisor"}
+_DATASET = {"name", "fingerprint", "class_names", "intensity", "preparation"}
+
+
+@dataclasses.dataclass(frozen=True)
+class LoadedModel:
+    """A SavedModel and its assets.
+
+    Attributes:
+        path: where it lies.
+        network: its configuration.
+        data: how examples become inputs.
+        metadata: which signatures there are, and the like.
+        dataset: what it was trained on.
+        module: as `tf.saved_model.load` gives it.
+    """
+
+    path: pathlib.Path
+    network: ModelConfig
+    data: DataConfig
+    metadata: dict[str, Any]
+    dataset: dict[str, Any]
+    module: Any
+
+    @property
+    def size_divisor(self) -> int:
+        """Heights and widths must be multiples of this."""
+        return self.metadata["size_divisor"]
+
+    @property
+    def spacing_mm(self) -> float | None:
+        """The size of a pixel that it was trained on, where that is fixed."""
+        return self.dataset["preparation"].get("spacing_mm")
+
+    @property
+    def class_names(self) -> list[str]:
+        """The names of the labels 0, 1, ..."""
+        if self.data.task == "switched":
+            return list(cityscapes_labels.CLASS_NAMES)
+        return list(self.dataset["class_names"])
+
+    @property
+    def has_background(self) -> bool:
+        """Whether label 0 means that nothing is there."""
+        return self.class_names[0] == "background"
+
+    def has(self, function: str) -> bool:
+        """Whether there is a function such as `prior` or `decode`."""
+        return callable(getattr(self.module, function, None))
+
+    def call(self, function: str, *tensors: Any, about: str) -> dict[str, np.ndarray]:
+        """Calls a function.
+
+        Args:
+            function: its name.
+            *tensors: its inputs.
+            about: the file or key that the inputs come from, for error messages.
+
+        Raises:
+            ValueError: the model fails on the inputs.
+        """
+        try:
+            outputs = getattr(self.module, function)(*tensors)
+        except tf.errors.OpError as error:
+            reason = (error.message or repr(error)).splitlines()[0]
+            raise ValueError(
+                f"{about}: {function} of {self.path} fails on it ({reason})"
+            ) from error
+        return {name: value.numpy() for name, value in outputs.items()}
+
+
+def load(path: files.Path) -> LoadedModel:
+    """Loads a SavedModel.
+
+    Args:
+        path: its directory.
+
+    Raises:
+        FileNotFoundError: there is no SavedModel.
+        ValueError: it was not written by `run/export.py`, or is damaged.
+    """
+    path = pathlib.Path(path)
+    if not path.is_dir():
+        raise FileNotFoundError(f"{path}: no such directory, expected a SavedModel")
+    if not (path / _GRAPH_NAME).is_file():
+        raise FileNotFoundError(f"{path}: not a SavedModel (it has no {_GRAPH_NAME})")
+    network, data = _read_config(path)
+    metadata = _read_asset(path, "metadata.json", _METADATA)
+    dataset = _read_asset(path, "dataset.json", _DATASET)
+    try:
+        module = tf.saved_model.load(str(path))
+    except (tf.errors.OpError, OSError, ValueError, KeyError) as error:
+        reason = (str(error) or repr(error)).splitlines()[0]
+        raise ValueError(f"{path}: damaged SavedModel ({reason})") from error
+    model = LoadedModel(path, network, data, metadata, dataset, module)
+    if not model.has("sample"):
+        raise ValueError(
+            f"{path}: a SavedModel without the function `sample`, expected one of "
+            "run/export.py"
+        )
+    return model
+
+
+def _read_config(path: pathlib.Path) -> tuple[ModelConfig, DataConfig]:
+    """Reads what matters after the training; its settings may be of other versions."""
+    file = path / "assets" / "config.json"
+    if not file.is_file():
+        raise ValueError(
+            f"{path}: a SavedModel without assets/config.json, expected one of "
+            "run/export.py"
+        )
+    sections = files.read_json(file, "configuration")
+    try:
+        return ModelConfig(**sections["model"]), DataConfig(**sections["data"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{file}: does not fit this version ({error})") from error
+
+
+def _read_asset(path: pathlib.Path, name: str, expected: set[str]) -> dict[str, Any]:
+    file = path / "assets" / name
+    found = files.read_json(file, "description in a SavedModel")
+    if not expected <= set(found):
+        missing = ", ".join(sorted(expected - set(found)))
+        raise ValueError(f"{file}: lacks {missing}")
+    return found

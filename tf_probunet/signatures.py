@@ -1,0 +1,243 @@
+"""What a model offers as functions of plain tensors, with their inputs checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from tf_probunet import seeds
+from tf_probunet.models.base import SegmentationModel
+from tf_probunet.models.prob_unet import ProbUNet
+
+DEFAULT_SAMPLES = 16
+
+Outputs = dict[str, tf.Tensor]
+
+
+class Signatures:
+    """The functions that a SavedModel of a model carries.
+
+    `seed` is a whole number, or one for each image of the batch: then an image's
+    samples do not depend on what else is in the batch. Inputs that make no sense raise
+    `tf.errors.InvalidArgumentError`, wherever the SavedModel is loaded.
+    """
+
+    def __init__(self, model: SegmentationModel) -> None:
+        self.model = model
+
+    @property
+    def default_samples(self) -> int:
+        """How many samples are drawn where the caller does not say."""
+        if self.model.max_samples is not None:
+            return min(DEFAULT_SAMPLES, self.model.max_samples)
+        return DEFAULT_SAMPLES if self.model.is_stochastic else 1
+
+    def functions(self) -> dict[str, Any]:
+        """Returns the functions by name; those that make no sense are left out."""
+        config = self.model.config
+        image = tf.TensorSpec(
+            [None, None, None, config.image_channels], tf.float32, "image"
+        )
+        labels = tf.TensorSpec([None, None, None], tf.int32, "labels")
+        count = tf.TensorSpec([], tf.int32, "num_samples")
+        seed = tf.TensorSpec(None, tf.int32, "seed")
+        # Defaults that are tensors make an input optional in the serving graph.
+        number, zero = tf.constant(self.default_samples), tf.constant(0)
+
+        def sample(image, num_samples=number, seed=zero):
+            return self._sample(image, num_samples, seed)
+
+        def mean(image, num_samples=number, seed=zero):
+            return self._mean(image, num_samples, seed)
+
+        def log_likelihood(image, labels, num_samples=number, seed=zero):
+            return self._log_likelihood(image, labels, num_samples, seed)
+
+        functions = {
+            "sample": _function(sample, image, count, seed),
+            "mean": _function(mean, image, count, seed),
+        }
+        if isinstance(self.model, ProbUNet):
+            z = tf.TensorSpec([None, None, config.latent_dim], tf.float32, "z")
+            functions.update(
+                prior=_function(self._prior, image),
+                posterior=_function(self._posterior, image, labels),
+                decode=_function(self._decode, image, z),
+                log_likelihood=_function(log_likelihood, image, labels, count, seed),
+            )
+            if config.injection == "end":
+                functions["features"] = _function(self._features, image)
+        return functions
+
+    def _sample(self, image, num_samples, seed):
+        image = self._checked_image(image)
+        num_samples, image_seeds = _checked_draw(image, num_samples, seed)
+        return segmentations(self.model.sample(image, num_samples, image_seeds))
+
+    def _mean(self, image, num_samples, seed):
+        """Mean and entropy over samples, and one segmentation to stand for all."""
+        image = self._checked_image(image)
+        num_samples, image_seeds = _checked_draw(image, num_samples, seed)
+        if isinstance(self.model, ProbUNet):
+            # The prior's mean is decoded with the samples: the U-Net runs once.
+            prior = self.model.prior(image)
+            z = self.model.sample_latents(prior, num_samples, image_seeds)
+            z = tf.concat([prior.mean()[:, None], z], axis=1)  # [B, 1 + S, L]
+            decoded = segmentations(
+                self.model.decode_in_chunks(self.model.features(image), z)
+            )
+            mean = tf.reduce_mean(decoded["probabilities"][:, 1:], axis=1)
+            labels = decoded["labels"][:, 0]
+        else:
+            samples = segmentations(self.model.sample(image, num_samples, image_seeds))
+            mean = tf.reduce_mean(samples["probabilities"], axis=1)  # [B, H, W, K]
+            labels = tf.argmax(mean, -1, tf.int32)
+        entropy = -tf.reduce_sum(tf.math.xlogy(mean, mean), axis=-1)  # [B, H, W]
+        return {"mean": mean, "entropy": entropy, "labels": labels}
+
+    def _prior(self, image):
+        return _moments(self.model.prior(self._checked_image(image)))
+
+    def _posterior(self, image, labels):
+        image = self._checked_image(image)
+        labels = self._checked_labels(image, labels)
+        return _moments(self.model.posterior(image=image, labels=labels))
+
+    def _decode(self, image, z):
+        image = self._checked_image(image)
+        z = _checked_latents(image, z)
+        return segmentations(self.model.decode_in_chunks(self.model.features(image), z))
+
+    def _features(self, image):
+        """What f_comb joins with a latent: the U-Net's last feature map."""
+        return {"features": self.model.features(self._checked_image(image))}
+
+    def _log_likelihood(self, image, labels, num_samples, seed):
+        image = self._checked_image(image)
+        labels = self._checked_labels(image, labels)
+        num_samples, image_seeds = _checked_draw(image, num_samples, seed)
+        nats = self.model.log_likelihood(
+            image=image, labels=labels, num_samples=num_samples, seed=image_seeds
+        )
+        return {"log_likelihood": nats}
+
+    def _checked_image(self, image: tf.Tensor) -> tf.Tensor:
+        """Checks that there are images, of a size that can be halved, and finite."""
+        divisor = self.model.config.size_divisor
+        size = tf.shape(image)[1:3]
+        smaller = tf.maximum(size // divisor, 1) * divisor
+        larger = tf.maximum(-(-size // divisor), 1) * divisor
+        allowed = tf.reduce_all(tf.equal(size, larger))
+        told = tf.strings.format(
+            "image is {} x {}, expected a height and a width that are multiples of "
+            f"{divisor}; the nearest are {{}} x {{}} and {{}} x {{}}",
+            [*tf.unstack(size), *tf.unstack(smaller), *tf.unstack(larger)],
+        )
+        finite = tf.reduce_all(tf.math.is_finite(image))
+        return _checked(
+            image,
+            (tf.shape(image)[0] > 0, "there is no image in the batch"),
+            (allowed, told),
+            (finite, "image has values that are not finite"),
+        )
+
+    def _checked_labels(self, image: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+        """Checks that there is a label of a class for each pixel."""
+        config = self.model.config
+        fits = tf.reduce_all(tf.equal(tf.shape(labels), tf.shape(image)[:3]))
+        told = tf.strings.format(
+            "labels have the shape {}, expected {}, that of the images",
+            [tf.shape(labels), tf.shape(image)[:3]],
+        )
+        known = (labels >= 0) & (labels < config.num_classes)
+        expected = f"0 to {config.num_classes - 1}"
+        if config.ignore_label is not None:
+            known |= labels == config.ignore_label
+            expected += f" or {config.ignore_label}"
+        return _checked(
+            labels,
+            (fits, told),
+            (tf.reduce_all(known), f"labels have values other than {expected}"),
+        )
+
+
+def image_seeds(seed: tf.Tensor, batch_size: tf.Tensor) -> tf.Tensor:
+    """Returns a seed int32[B, 2] for each image.
+
+    Args:
+        seed: one number for the batch (image b then gets its own by its place b), or
+            [B] numbers, one for each image.
+        batch_size: B.
+    """
+    given = tf.reshape(seed, [-1])
+    shared = tf.equal(tf.size(given), 1)
+    places = tf.where(shared, tf.range(batch_size), tf.zeros([batch_size], tf.int32))
+    numbers = tf.broadcast_to(given, [batch_size])
+    return tf.map_fn(
+        lambda pair: seeds.fold_in(seeds.root(pair[0]), pair[1]),
+        (numbers, places),
+        fn_output_signature=tf.TensorSpec([2], tf.int32),
+    )
+
+
+def segmentations(logits: tf.Tensor) -> Outputs:
+    """Returns labels [B, S, H, W] and probabilities [B, S, H, W, K] of logits."""
+    if logits.shape[-1] == 2:
+        # The softmax of two classes is a sigmoid. Reductions over so short an axis
+        # would take as long as f_comb itself.
+        difference = logits - tf.reverse(logits, [-1])
+        return {
+            "labels": tf.cast(difference[..., 1] > 0, tf.int32),
+            "probabilities": tf.sigmoid(difference),
+        }
+    return {
+        "labels": tf.argmax(logits, -1, tf.int32),
+        "probabilities": tf.nn.softmax(logits),
+    }
+
+
+def _function(function: Callable[..., Outputs], *specs: tf.TensorSpec) -> Any:
+    return tf.function(function, input_signature=specs)
+
+
+def _moments(distribution: Any) -> Outputs:
+    return {"mean": distribution.mean(), "stddev": distribution.stddev()}
+
+
+def _checked(
+    tensor: tf.Tensor, *checks: tuple[tf.Tensor, str | tf.Tensor]
+) -> tf.Tensor:
+    """Returns the tensor once all conditions hold; the message of one that does not."""
+    for condition, message in checks:
+        check = tf.debugging.Assert(condition, [message])
+        with tf.control_dependencies([check]):
+            tensor = tf.identity(tensor)
+    return tensor
+
+
+def _checked_draw(
+    image: tf.Tensor, num_samples: tf.Tensor, seed: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Checks the number of samples and returns it with a seed for each image."""
+    batch_size, given = tf.shape(image)[0], tf.size(seed)
+    told = tf.strings.format("num_samples is {}, expected at least 1", [num_samples])
+    num_samples = _checked(num_samples, (num_samples >= 1, told))
+    told = tf.strings.format(
+        "{} seeds for {} images, expected one for all or one for each",
+        [given, batch_size],
+    )
+    seed = _checked(seed, (tf.equal(given, 1) | tf.equal(given, batch_size), told))
+    return num_samples, image_seeds(seed, batch_size)
+
+
+def _checked_latents(image: tf.Tensor, z: tf.Tensor) -> tf.Tensor:
+    """Checks that there are latents for each image, and that they are finite."""
+    fits = tf.equal(tf.shape(z)[0], tf.shape(image)[0]) & (tf.shape(z)[1] > 0)
+    told = tf.strings.format(
+        "z has the shape {} for {} images, expected [images, samples, dimensions]",
+        [tf.shape(z), tf.shape(image)[0]],
+    )
+    finite = tf.reduce_all(tf.math.is_finite(z))
+    return _checked(z, (fits, told), (finite, "z has values that are not finite"))
