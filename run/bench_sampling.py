@@ -119,7 +119,7 @@ def bench_process(model, sample, size: int) -> None:
     load, first, second, one, hundred = map(float, result.stdout.split())
     naive = 100 * size**2 * model.config.base_channels * 4 / 2**20
     print(
-        f"cold start: load {load:.1f} s, first call {first:.1f} s, next {second:.1f} s\n"
+        f"cold start: load {load:.1f} s, first call {first:.1f} s, next {second:.2f}\n"
         f"peak memory: {one:.0f} MiB with 1 sample, {hundred:.0f} with 100; a layer of "
         f"f_comb for all at once would be {naive:.0f} more"
     )

@@ -12,7 +12,7 @@ from absl import flags
 
 flags.DEFINE_string("out_dir", "runs/compare", "where everything goes")
 flags.DEFINE_string("settings", "phantom.flags", "flag file of the trainings")
-flags.DEFINE_integer("steps", 600, "training steps of each model", lower_bound=1)
+flags.DEFINE_integer("steps", 400, "training steps of each model", lower_bound=1)
 flags.DEFINE_integer("num_members", 16, "of the U-Net Ensemble", lower_bound=1)
 flags.DEFINE_integer("num_train", 2000, "phantom images to train on", lower_bound=1)
 flags.DEFINE_integer("num_val", 250, "phantom images to validate on", lower_bound=1)

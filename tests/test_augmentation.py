@@ -367,3 +367,39 @@ def test_the_notice_of_tensorflow_addons_is_not_shown():
     )
     assert done.returncode == 0, done.stderr
     assert "Addons" not in done.stderr + done.stdout
+
+
+def test_crop_centres_stay_within_the_jitter() -> None:
+    size, jitter = 12, 2
+    rows = np.broadcast_to(np.arange(size)[:, None, None] / size, (size, size, 1))
+    corners = set()
+    for seed in range(60):
+        image, _ = augmentation.augment(
+            image=tf.constant(rows, tf.float32),
+            labels=tf.zeros([1, size, size], tf.int32),
+            seed=seeds.root(seed),
+            config=_OFF,
+            crop_size=4,
+            crop_jitter_px=jitter,
+            outside_label=0,
+        )
+        corners.add(round(float(image[0, 0, 0]) * size))
+    # The central crop starts at row 4.
+    assert corners == {2, 3, 4, 5, 6}
+
+
+def test_translation_shifts_image_and_labels_by_the_same_amount() -> None:
+    image = np.zeros((24, 24, 1), np.float32)
+    image[10:14, 9:15] = 1.0
+    labels = (image[None, ..., 0] > 0.5).astype(np.int32)
+    places = set()
+    for seed in range(8):
+        moved, moved_labels = _augment(
+            seed, _only(translation_px=5.0), image=image, labels=labels
+        )
+        centre = scipy.ndimage.center_of_mass(moved[..., 0])
+        label_centre = scipy.ndimage.center_of_mass(moved_labels[0])
+        np.testing.assert_allclose(centre, label_centre, atol=0.51)
+        np.testing.assert_allclose(centre, [11.5, 11.5], atol=5.01)
+        places.add(tuple(np.round(centre, 2)))
+    assert len(places) == 8

@@ -55,7 +55,9 @@ def loaded(saved_model):
 
 @pytest.fixture(scope="module")
 def functions(run):
-    return Signatures(RunDir(run).load_model()).functions()
+    """The functions before they are made graphs, of the weights in the checkpoint."""
+    graphs = Signatures(RunDir(run).load_model()).functions()
+    return {name: graph.python_function for name, graph in graphs.items()}
 
 
 def _assert_close(outputs, expected):

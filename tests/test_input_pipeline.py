@@ -36,7 +36,7 @@ def _config(**changes) -> Config:
 
 _AUGMENTED = _config(
     data=DataConfig(crop_size=6, eval_size=0),
-    augmentation=AugmentationConfig(elastic_std_px=0.5, brightness=0.2, flip=True),
+    augmentation=AugmentationConfig(elastic_std_px=0.5, gamma=0.5, flip=True),
 )
 
 

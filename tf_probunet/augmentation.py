@@ -26,6 +26,7 @@ def augment(
     config: AugmentationConfig,
     crop_size: int,
     outside_label: int,
+    crop_jitter_px: int = 0,
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Warps, crops and recolours one example.
 
@@ -36,6 +37,8 @@ def augment(
         config: how strong each change is.
         crop_size: height and width of the result; 0 keeps those of the image.
         outside_label: label of pixels that come from beyond the image's edge.
+        crop_jitter_px: how far the crop's centre may lie from the image's; 0 for
+            anywhere in the image.
 
     Returns:
         Image [h, w, C] and labels [G, h, w].
@@ -46,7 +49,7 @@ def augment(
     size = tuple(image.shape[:2])
     out_size = crop_shape(size, crop_size)
     warp_seed, crop_seed, colour_seed = seeds.split(seed, 3)
-    offset = _random_offset(size, out_size, crop_seed)
+    offset = _random_offset(size, out_size, crop_jitter_px, crop_seed)
     if config.moves_nothing:
         image, labels = _slice(image, labels, offset, out_size)
     else:
@@ -126,12 +129,15 @@ def sample_labels(labels: tf.Tensor, source: tf.Tensor, outside: int) -> tf.Tens
 
 
 def _random_offset(
-    size: tuple[int, int], out_size: tuple[int, int], seed: tf.Tensor
+    size: tuple[int, int], out_size: tuple[int, int], jitter: int, seed: tf.Tensor
 ) -> tf.Tensor:
     """Draws the upper left corner of the crop, whole pixels: int32[2]."""
-    room = tf.constant([size[0] - out_size[0], size[1] - out_size[1]])
+    room = [size[0] - out_size[0], size[1] - out_size[1]]
+    first = [max(0, side // 2 - jitter) if jitter else 0 for side in room]
+    last = [min(side, side // 2 + jitter) if jitter else side for side in room]
+    count = tf.constant([b - a + 1 for a, b in zip(first, last)], tf.float32)
     uniform = tf.random.stateless_uniform([2], seed)
-    return tf.cast(uniform * tf.cast(room + 1, tf.float32), tf.int32)
+    return tf.constant(first) + tf.cast(uniform * count, tf.int32)
 
 
 def _slice(

@@ -136,6 +136,12 @@ class DataConfig(_Checked):
         "height and width of a training crop; 0 for the whole image",
         at_least=0,
     )
+    crop_jitter_px: int = _field(
+        0,
+        "how far a training crop's centre may lie from the image's, for data with the "
+        "lesion in the middle; 0 for anywhere in the image",
+        at_least=0,
+    )
     eval_size: int = _field(
         128,
         "height and width of the central crop in validation and evaluation; 0 for "
@@ -302,12 +308,15 @@ class Config:
     def from_json(cls, value: dict[str, Any], source: str) -> Config:
         """Builds a configuration from a JSON object.
 
+        A setting that is missing has its default: files of earlier versions, which did
+        not know it, stay readable.
+
         Args:
             value: as `to_json` gives it.
             source: the file it came from, for error messages.
 
         Raises:
-            ValueError: a section or setting is unknown, missing, or has a bad value.
+            ValueError: a section is missing, a setting unknown or its value bad.
         """
         sections = {field.name: field for field in dataclasses.fields(cls)}
         if set(value) != set(sections):
@@ -339,12 +348,12 @@ def _section_from_json(section: type, value: Any, source: str) -> Any:
     names = {field.name for field in dataclasses.fields(section)}
     if not isinstance(value, dict):
         raise ValueError(f"{source} is {value!r}, expected an object of settings")
-    for what, odd in (("lacks", names - set(value)), ("has", set(value) - names)):
-        if odd:
-            raise ValueError(
-                f"{source} {what} the settings {', '.join(sorted(odd))}, expected "
-                f"{', '.join(sorted(names))}"
-            )
+    unknown = set(value) - names
+    if unknown:
+        raise ValueError(
+            f"{source} has the settings {', '.join(sorted(unknown))}, expected "
+            f"{', '.join(sorted(names))}"
+        )
     try:
         return section(**value)
     except (ValueError, TypeError) as error:

@@ -210,6 +210,7 @@ def _training_example(
         seed=augmentation_seed,
         config=config.augmentation,
         crop_size=config.data.crop_size,
+        crop_jitter_px=config.data.crop_jitter_px,
         outside_label=0 if spec.ignore_label is None else spec.ignore_label,
     )
     one_grader = config.training.graders_per_image == 1

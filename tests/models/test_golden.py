@@ -221,6 +221,22 @@ def test_two_replicas_compute_what_one_does(golden, no_noise):
         np.testing.assert_array_equal(*copies)
 
 
+@pytest.mark.parametrize("golden", GOLDENS, ids=lambda golden: golden.name)
+def test_several_graders_count_as_their_mean(golden, no_noise):
+    model, batch = golden.build(1, calm=True), _batch()
+    graders = [batch["labels"], 1 - batch["labels"], tf.zeros_like(batch["labels"])]
+    together = model.objective(
+        {"image": batch["image"], "labels": tf.stack(graders, 1)}, seeds.root(0)
+    )
+    alone = [
+        model.objective({"image": batch["image"], "labels": labels}, seeds.root(0))
+        for labels in graders
+    ]
+    for name, value in together.items():
+        mean = np.mean([terms[name] for terms in alone])
+        assert float(value) == pytest.approx(mean, rel=1e-4, abs=1e-5), name
+
+
 def _subclasses(of):
     for subclass in of.__subclasses__():
         yield subclass

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import json
-import os
 import pathlib
 import subprocess
 import sys
@@ -233,29 +232,12 @@ def test_a_segmentation_object_needs_dicom(hu_model, tmp_path):
 
 def test_the_command(hu_model, tmp_path):
     np.save(tmp_path / "x.npy", _hounsfield((16, 16)))
-    np.save(tmp_path / "bad.npy", np.full((16, 16), np.nan))
-    environment = {k: v for k, v in os.environ.items() if k != "TF_PROBUNET_TRACEBACK"}
-
-    def run(name):
-        command = [sys.executable, "run/predict.py", f"--saved_model={hu_model.path}"]
-        command += [f"--input={tmp_path / name}", f"--out_dir={tmp_path / 'out'}"]
-        return subprocess.run(
-            command,
-            cwd=_ROOT,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-
-    bad = run("bad.npy")
-    assert bad.returncode == 1
-    (line,) = bad.stderr.splitlines()
-    assert line.startswith(f"error: {tmp_path / 'bad.npy'}: 256 values are NaN")
-    assert not (tmp_path / "out").exists()
-    good = run("x.npy")
-    assert good.returncode == 0, good.stderr
-    assert good.stdout.startswith("x: ")
-    assert good.stdout.endswith(f"results: {tmp_path / 'out'}\n")
+    command = [sys.executable, "run/predict.py", f"--saved_model={hu_model.path}"]
+    command += [f"--input={tmp_path / 'x.npy'}", f"--out_dir={tmp_path / 'out'}"]
+    done = subprocess.run(
+        command, cwd=_ROOT, capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("x: ")
+    assert done.stdout.endswith(f"results: {tmp_path / 'out'}\n")
     assert PIL.Image.open(tmp_path / "out" / "x" / "summary.png").size[0] > 1000

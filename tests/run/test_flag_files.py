@@ -81,6 +81,7 @@ def test_lidc_is_the_papers(read):
     assert (training.steps, training.batch_size) == (240_000, 32)
     assert (training.learning_rate, training.final_learning_rate) == (1e-4, 1e-6)
     assert (training.learning_rate_steps, training.weight_decay) == (5, 1e-5)
+    assert (training.graders_per_image, training.ema_decay) == (1, 0)
     augmentation = config.augmentation
     assert augmentation.rotation_degrees > 0 and augmentation.shear_degrees > 0
     assert augmentation.scale > 0 and augmentation.elastic_std_px > 0
@@ -98,8 +99,10 @@ def test_cityscapes_is_the_papers(read):
     assert (training.steps, training.batch_size) == (240_000, 16)
     assert (training.learning_rate, training.final_learning_rate) == (1e-4, 1e-5)
     assert (training.learning_rate_steps, training.weight_decay) == (3, 1e-5)
+    assert (training.graders_per_image, training.ema_decay) == (1, 0)
     augmentation = config.augmentation
-    for name in ("brightness", "contrast", "saturation", "gamma", "elastic_std_px"):
+    moves = "rotation_degrees shear_degrees scale elastic_std_px translation_px"
+    for name in (*moves.split(), "brightness", "contrast", "saturation", "gamma"):
         assert getattr(augmentation, name) > 0, name
     with_defaults = models.with_defaults(model)
     assert (with_defaults.latent_dim, with_defaults.beta) == (6, 1.0)

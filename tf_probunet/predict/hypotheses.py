@@ -68,7 +68,8 @@ def _distances(labels: np.ndarray, num_classes: int) -> np.ndarray:
 def _hypothesis(
     members: np.ndarray, labels: np.ndarray, apart: np.ndarray
 ) -> Hypothesis:
-    within = apart[np.ix_(members, members)].sum(axis=0)
+    # Rounded, so that the first of several that are equally close is taken.
+    within = apart[np.ix_(members, members)].sum(axis=0).round(9)
     return Hypothesis(
         samples=tuple(int(i) for i in members),
         representative=int(members[within.argmin()]),
