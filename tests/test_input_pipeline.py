@@ -192,6 +192,17 @@ def test_graders_are_drawn_equally_often_for_every_image(info):
     assert ((counts - 50) ** 2 / 50).sum() < 75
 
 
+@pytest.mark.parametrize("graders, expected", [(2, 2), (0, 4)])
+def test_several_graders_per_image_are_different_ones(info, graders, expected):
+    training = TrainingConfig(batch_size=_BATCH, seed=4, graders_per_image=graders)
+    drawn = set()
+    for batch in _batches(info, _config(training=training), 40):
+        assert batch["labels"].shape == (_BATCH, expected, 8, 8)
+        drawn |= {tuple(labels[:, 0, 0].tolist()) for labels in batch["labels"]}
+    # Every ordered choice without repetition: 12 pairs, or 24 orders of all four.
+    assert drawn == set(itertools.permutations(range(4), expected))
+
+
 def test_crop_larger_than_the_image_is_refused(info):
     message = "a crop of 16x16 does not fit into images of 8x8"
     config = _config(data=DataConfig(crop_size=16, eval_size=0))

@@ -107,6 +107,12 @@ def test_a_seed_per_image_makes_samples_independent_of_the_batch(functions):
         np.testing.assert_allclose(together[i], alone[0], atol=1e-5)
 
 
+def test_more_samples_begin_with_those_of_fewer(functions):
+    many = functions["sample"](IMAGE, 7, 4)["probabilities"]
+    few = functions["sample"](IMAGE, 3, 4)["probabilities"]
+    np.testing.assert_allclose(many[:, :3], few, atol=1e-5)
+
+
 def test_one_seed_gives_equal_images_different_samples(functions):
     twice = np.concatenate([IMAGE[:1], IMAGE[:1]])
     samples = functions["sample"](twice, 3, 4)["probabilities"].numpy()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 
 
 def salted_hash(text: str, salt: str) -> int:
@@ -13,3 +14,8 @@ def salted_hash(text: str, salt: str) -> int:
         key=hashlib.blake2b(salt.encode("utf-8")).digest(),
     )
     return int.from_bytes(digest.digest(), "big")
+
+
+def content_hash(names: Iterable[str]) -> str:
+    """Returns a hash of the sorted names of all pieces of an input."""
+    return f"{salted_hash(chr(10).join(sorted(names)), 'content'):016x}"

@@ -56,8 +56,9 @@ Made by tf_probunet {__version__}. {metadata["parameters"]:,} parameters.
 ## Intended use and limits
 
 For research on segmentation under ambiguity. It is no medical device, and its samples
-are no diagnosis. It has only seen crops like those it was trained on; on other scanners,
-resolutions or regions its samples and their frequencies may be wrong without any sign.
+are no diagnosis. It has only seen crops like those it was trained on; on other
+scanners, resolutions or regions its samples and their frequencies may be wrong without
+any sign.
 """
 
 

@@ -60,6 +60,12 @@ def test_cells_are_the_results_numbers(entries):
     assert floor[:5] == ["(floor)", "0.160", "0.040", "0.020", "0.010"]
 
 
+def test_numbers_that_one_model_alone_has_are_shown(entries):
+    rows = model_table.table([entries[0], entries[2]], "ours")
+    means = entries[0].results.per_image["ged"].mean(0)
+    assert rows[1][3:5] == [f"**{mean:.3f}**" for mean in means[2:]]
+
+
 def test_p_values_are_of_the_most_samples_that_both_have(entries):
     rows = model_table.table(entries, "ours")
     ours, other, few = (entry.results.per_image["ged"] for entry in entries)

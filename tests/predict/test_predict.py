@@ -215,7 +215,7 @@ def test_dicom_without_highdicom(hu_model, tmp_path, monkeypatch):
         tmp_path / "x.dcm", _hounsfield((16, 16)), z_mm=0, uid="1.2"
     )
     result = _predict(hu_model, tmp_path / "out", path)
-    assert "tf_probunet[dicom_seg]" in result["notes"][0]
+    assert "tf_probunet[dicom-seg]" in result["notes"][0]
     assert _labels(tmp_path / "out" / "x").shape == (4, 16, 16)
     with pytest.raises(ValueError, match="need the package highdicom"):
         _predict(hu_model, tmp_path / "other", path, output_format="dicom_seg")

@@ -47,16 +47,23 @@ def table(entries: Sequence[Entry], reference: str) -> list[list[str]]:
     for entry in entries[1:]:
         compare.check_comparable(first, entry.results)
     rows = compare.compare([entry.results for entry in entries], reference)
-    energy = {
-        (row["model"], row["num_samples"]): row
+    p_values = {
+        (row["model"], row["num_samples"]): row["p_value"]
         for row in rows
-        if row["metric"] == "energy distance"
+        if row["metric"] == "energy distance" and "p_value" in row
     }
+    means = [_means(entry.results.summary["ged"]) for entry in entries]
+    least = {c: min((m[c] for m in means if c in m), default=None) for c in COUNTS}
     head = ["model", *(f"GED {count}" for count in COUNTS), "p", "ambiguity"]
     head += ["training", "16 samples", "parameters"]
-    floor = ["(floor)", *(_ged(energy.get(("(floor)", c))) for c in COUNTS)]
+    floors = _means(first.summary.get("floor", {}))
+    floor = ["(floor)", *(_number(floors.get(count)) for count in COUNTS)]
     floor += ["-"] * (len(head) - len(floor))
-    return [head, *(_row(entry, energy) for entry in entries), floor]
+    table_rows = [
+        _row(entry, [_ged(m.get(c), least[c]) for c in COUNTS], p_values)
+        for entry, m in zip(entries, means)
+    ]
+    return [head, *table_rows, floor]
 
 
 def to_markdown(rows: Sequence[Sequence[str]]) -> str:
@@ -70,19 +77,18 @@ def to_text(rows: Sequence[Sequence[str]]) -> str:
     return tables.aligned(plain) + "\n"
 
 
-def _row(entry: Entry, energy: dict) -> list[str]:
+def _row(entry: Entry, distances: list[str], p_values: dict) -> list[str]:
     results = entry.results
-    mine = {count: energy.get((results.name, count)) for count in COUNTS}
-    tested = [row for row in mine.values() if row and "p_value" in row]
-    p_value = f"{tested[-1]['p_value']:.1e}" if tested else "-"
+    tested = [p_values.get((results.name, count)) for count in COUNTS]
+    tested = [p_value for p_value in tested if p_value is not None]
     accuracy = lookup(results.summary, "ambiguity.accuracy")
     sampling = f"{1e3 * entry.sampling_seconds:.0f} ms"
     if entry.samples_timed != COUNTS[-1]:
         sampling += f" ({entry.samples_timed})"
     return [
         results.name,
-        *(_ged(mine[count]) for count in COUNTS),
-        p_value,
+        *distances,
+        f"{tested[-1]:.1e}" if tested else "-",
         "-" if accuracy is None else f"{100 * accuracy:.1f} %",
         f"{entry.training_seconds:.0f} s",
         sampling,
@@ -90,11 +96,17 @@ def _row(entry: Entry, energy: dict) -> list[str]:
     ]
 
 
-def _ged(row: dict | None) -> str:
-    if row is None:
-        return "-"
-    text = f"{row['mean']:.3f}"
-    return f"**{text}**" if row["best"] else text
+def _means(by_count: dict) -> dict[int, float]:
+    return {int(count): value["mean"] for count, value in by_count.items()}
+
+
+def _ged(mean: float | None, least: float | None) -> str:
+    text = _number(mean)
+    return f"**{text}**" if mean is not None and mean == least else text
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
 
 
 def _unbold(cell: str) -> str:

@@ -110,7 +110,7 @@ def _formats(images: Sequence[InputImage], wanted: str) -> tuple[list[str], list
             formats = ["png" if f == "dicom_seg" else f for f in formats]
             notes.append(
                 "the label maps are PNG files: for DICOM segmentations, pip install "
-                "'tf_probunet[dicom_seg]'"
+                "'tf_probunet[dicom-seg]'"
             )
     for image, output_format in zip(images, formats):
         if output_format == "dicom_seg":

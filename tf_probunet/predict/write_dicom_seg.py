@@ -48,7 +48,7 @@ def highdicom() -> Any:
     except ImportError as error:
         raise ValueError(
             "DICOM segmentations need the package highdicom: pip install "
-            "'tf_probunet[dicom_seg]', or choose --output_format=png"
+            "'tf_probunet[dicom-seg]', or choose --output_format=png"
         ) from error
     return highdicom
 

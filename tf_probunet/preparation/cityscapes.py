@@ -11,6 +11,7 @@ import numpy as np
 import PIL.Image
 
 from tf_probunet import cityscapes_labels, files, records
+from tf_probunet.hashing import content_hash
 from tf_probunet.preparation import runner
 from tf_probunet.preparation.problem import Problem
 
@@ -85,7 +86,7 @@ def prepare(
     return runner.run(
         [runner.Unit(name=pair.key, payload=pair) for pair in pairs],
         functools.partial(_process, root=root),
-        spec=_spec(),
+        spec=_spec(_content(pathlib.Path(root), pairs)),
         out_dir=out_dir,
         splits=tuple(FULL_COUNTS),
         num_workers=num_workers,
@@ -171,7 +172,13 @@ def count_notes(splits: Mapping[str, Mapping[str, int]]) -> list[str]:
     ]
 
 
-def _spec() -> records.DatasetSpec:
+def _content(root: pathlib.Path, pairs: Sequence[Pair]) -> str:
+    """Returns a hash of the files' names and sizes."""
+    paths = [path for pair in pairs for path in (pair.image, pair.labels)]
+    return content_hash(f"{path} {(root / path).stat().st_size}" for path in paths)
+
+
+def _spec(content: str) -> records.DatasetSpec:
     return records.DatasetSpec(
         name="cityscapes",
         class_names=cityscapes_labels.TRAIN_CLASS_NAMES,
@@ -181,6 +188,7 @@ def _spec() -> records.DatasetSpec:
         num_graders=1,
         ignore_label=cityscapes_labels.IGNORE_LABEL,
         preparation={
+            "input": content,
             "image_resize": "area",
             "label_resize": "nearest",
             "validation_cities": list(VALIDATION_CITIES),

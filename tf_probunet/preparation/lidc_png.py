@@ -12,12 +12,12 @@ import numpy as np
 import PIL.Image
 
 from tf_probunet import files
+from tf_probunet.hashing import content_hash
 from tf_probunet.preparation.lidc_source import (
     NUM_GRADERS,
     Item,
     Source,
     add_example,
-    content_hash,
 )
 from tf_probunet.preparation.problem import Problem
 from tf_probunet.preparation.runner import Unit, UnitResult

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tf_probunet import files
-from tf_probunet.hashing import salted_hash
+from tf_probunet.hashing import content_hash, salted_hash
 from tf_probunet.preparation import lidc_crops, lidc_dicom, lidc_lesions, lidc_xml
 from tf_probunet.preparation.lidc_annotations import read_annotations
 from tf_probunet.preparation.lidc_lesions import Annotation
@@ -20,7 +20,6 @@ from tf_probunet.preparation.lidc_source import (
     Item,
     Source,
     add_example,
-    content_hash,
 )
 from tf_probunet.preparation.problem import Problem
 from tf_probunet.preparation.runner import Unit, UnitResult

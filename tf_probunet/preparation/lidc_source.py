@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
-from tf_probunet.hashing import salted_hash
 from tf_probunet.preparation.problem import Problem
 from tf_probunet.preparation.runner import Unit, UnitResult
 from tf_probunet.records import Example
@@ -39,7 +38,7 @@ class Source:
         groups: all groups to split, also those without an item.
         image_size: pixels on each side of an image.
         image_dtype: "int16" for Hounsfield units, "uint8" for rescaled grey values.
-        content: a hash that changes with the input, see `content_hash`.
+        content: a hash that changes with the input, see `hashing.content_hash`.
         splits: the split that the input comes with, if it does.
         recipe: settings, for the data set's description.
         problems: what cannot be used.
@@ -56,11 +55,6 @@ class Source:
     recipe: dict[str, Any] = dataclasses.field(default_factory=dict)
     problems: list[Problem] = dataclasses.field(default_factory=list)
     counts: dict[str, int] = dataclasses.field(default_factory=dict)
-
-
-def content_hash(names: Iterable[str]) -> str:
-    """Returns a hash of the sorted names of all pieces of an input."""
-    return f"{salted_hash(chr(10).join(sorted(names)), 'content'):016x}"
 
 
 def add_example(result: UnitResult, split: str, example: Example) -> None:
