@@ -1,18 +1,13 @@
-"""The models and ablations that are compared, and the steps that each goes through."""
+"""The models and ablations that are compared, and how fast they sample."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import pathlib
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from tf_probunet import files
-
-RUN = pathlib.Path(__file__).resolve().parent
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,79 +59,6 @@ def chosen(keys: Sequence[str]) -> list[Compared]:
         if key not in known:
             raise ValueError(f"models has {key!r}, expected of {', '.join(known)}")
     return [m for m in MODELS if not keys or m.key in (*keys, known[0])]
-
-
-class Pieces:
-    """The pieces of work of one comparison, each done once.
-
-    A piece that is done leaves a note beside the results; a second run skips it.
-    """
-
-    def __init__(self, out_dir: files.Path, settings: dict[str, object]) -> None:
-        """Makes the directory, or checks that it is of the same comparison.
-
-        Args:
-            out_dir: where everything goes.
-            settings: all that the results depend on.
-
-        Raises:
-            ValueError: the directory holds a comparison of other settings.
-        """
-        self.path = pathlib.Path(out_dir)
-        self._notes = self.path / "done"
-        known = self.path / "settings.json"
-        if not known.exists():
-            files.write_json(known, settings)
-        before = files.read_json(known, "settings of the comparison")
-        for name in sorted({*before, *settings}):
-            if before.get(name) != settings.get(name):
-                raise ValueError(
-                    f"{self.path}: holds a comparison with {name} "
-                    f"{before.get(name)!r}, not {settings.get(name)!r}; choose another "
-                    "--out_dir"
-                )
-
-    def run(self, name: str, *words: object) -> float:
-        """Runs a command unless it is done, and returns its seconds.
-
-        The seconds of runs that were stopped count, too.
-
-        Raises:
-            SystemExit: it failed or was stopped; with its exit code.
-        """
-        note = self._notes / f"{name}.json"
-        before = files.read_json(note, "note") if note.exists() else {"seconds": 0.0}
-        if before.get("done"):
-            print(f"{name}: done before", flush=True)
-            return before["seconds"]
-        print(f"\n$ python run/{' '.join(map(str, words))}", flush=True)
-        start = time.monotonic()
-        try:
-            code = self._call([str(RUN / str(words[0])), *map(str, words[1:])])
-        finally:
-            seconds = before["seconds"] + time.monotonic() - start
-            files.write_json(note, {"seconds": seconds, "done": False})
-        if code:
-            sys.exit(code)
-        files.write_json(note, {"seconds": seconds, "done": True})
-        return seconds
-
-    def _call(self, words: list[str]) -> int:
-        """Waits for the command also after Ctrl-C, which reaches it as well."""
-        process = subprocess.Popen([sys.executable, *words])
-        while True:
-            try:
-                code = process.wait()
-                return 128 - code if code < 0 else code
-            except KeyboardInterrupt:
-                continue
-
-    def remember(self, name: str, compute: Callable[[], dict]) -> dict:
-        """Returns what `compute` gave, now or in an earlier run."""
-        note = self._notes / f"{name}.json"
-        if not note.exists():
-            files.write_json(note, compute())
-        return json.loads(note.read_text(encoding="utf-8"))
 
 
 def time_samples(saved_model: pathlib.Path, size: int, repeats: int) -> dict:

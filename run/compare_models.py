@@ -8,6 +8,7 @@ saves the training at hand.
 
 import _cli
 import _compared
+import _pieces
 from absl import flags
 
 flags.DEFINE_string("out_dir", "runs/compare", "where everything goes")
@@ -22,7 +23,7 @@ flags.DEFINE_list("models", [], "only these beside prob_unet; see _compared.MODE
 KEPT = ("settings", "steps", "num_members", "num_train", "num_val", "num_test", "size")
 
 
-def make(pieces: _compared.Pieces, model: _compared.Compared):
+def make(pieces: _pieces.Pieces, model: _compared.Compared):
     """Trains, exports, scores and times a model; returns its entry in the table."""
     from tf_probunet.evaluation import compare, model_table
 
@@ -56,7 +57,7 @@ def main() -> None:
 
     values = _cli.FLAGS
     kept = {name: values[name].value for name in KEPT}
-    pieces = _compared.Pieces(values.out_dir, kept)
+    pieces = _pieces.Pieces(values.out_dir, kept)
     counts = [f"--{n}={values[n].value}" for n in ("num_train", "num_val", "num_test")]
     data = f"--out_dir={pieces.path / 'phantom'}"
     pieces.run("prepare", "prepare_phantom.py", data, *counts)

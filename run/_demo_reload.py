@@ -1,0 +1,20 @@
+"""Loads a SavedModel where this package can't be imported, and draws samples.
+
+Called by run/demo.py with the SavedModel and the samples that the evaluation kept.
+"""
+
+import sys
+
+import numpy as np
+
+sys.modules["tf_probunet"] = None  # Importing it would raise from here on.
+import tensorflow as tf  # noqa: E402
+
+model = tf.saved_model.load(sys.argv[1])
+with np.load(sys.argv[2]) as kept:
+    image = kept["images"][:1]
+first, second = (model.sample(image, 16, 7)["labels"].numpy() for _ in range(2))
+if first.shape != (1, 16, *image.shape[1:3]) or (first != second).any():
+    sys.exit("error: the reloaded model does not repeat its samples")
+areas = (first[0] > 0).sum((1, 2)).tolist()
+print(f"16 samples of one image, in pixels: {', '.join(map(str, areas))}")
