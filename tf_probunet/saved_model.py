@@ -13,7 +13,7 @@ from tf_probunet import cityscapes_labels, files
 from tf_probunet.config import DataConfig, ModelConfig
 
 _GRAPH_NAME = "saved_model.pb"
-_METADATA = {"model", "max_samples", "is_stochastic", "size_divisor"}
+_METADATA = {"model", "max_samples", "is_stochastic", "size_divisor", "parameters"}
 _DATASET = {"name", "fingerprint", "class_names", "intensity", "preparation"}
 
 
@@ -77,9 +77,8 @@ class LoadedModel:
         try:
             outputs = getattr(self.module, function)(*tensors)
         except tf.errors.OpError as error:
-            reason = (error.message or repr(error)).splitlines()[0]
             raise ValueError(
-                f"{about}: {function} of {self.path} fails on it ({reason})"
+                f"{about}: {function} of {self.path} fails on it ({_reason(error)})"
             ) from error
         return {name: value.numpy() for name, value in outputs.items()}
 
@@ -104,7 +103,9 @@ def load(path: files.Path) -> LoadedModel:
     dataset = _read_asset(path, "dataset.json", _DATASET)
     try:
         module = tf.saved_model.load(str(path))
-    except (tf.errors.OpError, OSError, ValueError, KeyError) as error:
+    except tf.errors.OpError as error:
+        raise ValueError(f"{path}: damaged SavedModel ({_reason(error)})") from error
+    except (OSError, ValueError, KeyError) as error:
         reason = (str(error) or repr(error)).splitlines()[0]
         raise ValueError(f"{path}: damaged SavedModel ({reason})") from error
     model = LoadedModel(path, network, data, metadata, dataset, module)
@@ -114,6 +115,14 @@ def load(path: files.Path) -> LoadedModel:
             "run/export.py"
         )
     return model
+
+
+def _reason(error: tf.errors.OpError) -> str:
+    """Returns the line of TensorFlow's message that says what happened."""
+    lines = [line.strip() for line in (error.message or "").splitlines()]
+    telling = [line for line in lines if line and not line.startswith("[[")]
+    asserted = [line for line in telling if line.startswith("assertion failed")]
+    return (asserted or telling or [type(error).__name__])[-1]
 
 
 def _read_config(path: pathlib.Path) -> tuple[ModelConfig, DataConfig]:

@@ -49,6 +49,8 @@ def save(
                 "name": info.spec.name,
                 "fingerprint": info.fingerprint,
                 "intensity": info.spec.intensity,
+                "class_names": list(info.spec.class_names),
+                "preparation": {},
             },
             "metadata": {
                 "model": "made_up",

@@ -93,6 +93,7 @@ def save_with_assets(
         "metadata": {
             "model": config.model.name,
             "max_samples": None,
+            "parameters": 0,
             "is_stochastic": True,
             "size_divisor": config.model.size_divisor,
             **metadata,

@@ -10,12 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tf_probunet import files, input_pipeline, records
-from tf_probunet.config import Config, DataConfig, read_config
+from tf_probunet import files, input_pipeline, records, saved_model
+from tf_probunet.config import DataConfig
 from tf_probunet.evaluation import sample_files
 from tf_probunet.hashing import salted_hash
-
-_GRAPH_NAME = "saved_model.pb"
 
 
 class Samples(NamedTuple):
@@ -51,17 +49,15 @@ class SavedModel:
             FileNotFoundError: there is no SavedModel.
             ValueError: it was not written by `run/export.py`, or is damaged.
         """
-        self._path, self._seed = pathlib.Path(path), seed
-        config, metadata, dataset = _read_assets(self._path)
-        self._model, self._size_divisor = config.model, metadata["size_divisor"]
-        self._loaded = _load(self._path)
-        self.data: DataConfig = config.data
+        self._model, self._seed = saved_model.load(path), seed
+        metadata, dataset = self._model.metadata, self._model.dataset
+        self.data: DataConfig = self._model.data
         self.max_samples: int | None = metadata["max_samples"]
         self.description: dict[str, Any] = {
             "name": metadata["model"],
             "source": "saved_model",
             "path": str(path),
-            "fingerprint": _fingerprint(self._path),
+            "fingerprint": _fingerprint(self._model.path),
             "parameters": metadata["parameters"],
             "is_stochastic": metadata["is_stochastic"],
             "max_samples": metadata["max_samples"],
@@ -78,11 +74,15 @@ class SavedModel:
         Raises:
             ValueError: it does not fit.
         """
-        spec = info.spec
+        spec, network, divisor = (
+            info.spec,
+            self._model.network,
+            self._model.size_divisor,
+        )
         expectations = {
-            "image channels": (self._model.image_channels, spec.image_shape[2]),
+            "image channels": (network.image_channels, spec.image_shape[2]),
             "classes": (
-                self._model.num_classes,
+                network.num_classes,
                 input_pipeline.num_classes(info, self.data),
             ),
         }
@@ -90,14 +90,14 @@ class SavedModel:
             if expected != found:
                 raise ValueError(
                     f"{info.data_dir}: has {found} {name}, but the model in "
-                    f"{self._path} expects {expected}"
+                    f"{self._model.path} expects {expected}"
                 )
         size = self.data.eval_size
         height, width = (size, size) if size else spec.image_shape[:2]
-        if height % self._size_divisor or width % self._size_divisor:
+        if height % divisor or width % divisor:
             raise ValueError(
                 f"{info.data_dir}: images are {height}x{width}, but the model in "
-                f"{self._path} expects multiples of {self._size_divisor}"
+                f"{self._model.path} expects multiples of {divisor}"
             )
         trained_on = self.description["trained_on"]
         notes = []
@@ -138,15 +138,10 @@ class SavedModel:
         # a pixel between two classes would tip over.
         for key, image in zip(keys, images):
             seed = [image_seed(self._seed, key)]
-            try:
-                outputs = self._loaded.sample(image[None], count, seed)
-            except tf.errors.OpError as error:
-                reason = _reason(error)
-                raise ValueError(f"{key}: the model fails ({reason})") from error
-            labels.append(outputs["labels"][0].numpy().astype(np.uint8))
+            outputs = self._model.call("sample", image[None], count, seed, about=key)
+            labels.append(outputs["labels"][0].astype(np.uint8))
             if with_mean:
-                mean = tf.reduce_mean(outputs["probabilities"][0], axis=0)
-                means.append(mean.numpy())
+                means.append(outputs["probabilities"][0].mean(axis=0))
         return Samples(np.stack(labels), np.stack(means) if with_mean else None)
 
 
@@ -236,52 +231,6 @@ def split_keys(info: records.DatasetInfo, split: str) -> list[str]:
     keys = serialized.map(lambda text: records.parse(text, info.spec)["key"])
     with records.named_errors(f"{info.data_dir}: split {split!r}"):
         return [key.decode() for key in keys.as_numpy_iterator()]
-
-
-def _read_assets(path: pathlib.Path) -> tuple[Config, dict[str, Any], dict[str, Any]]:
-    if not (path / _GRAPH_NAME).is_file():
-        raise FileNotFoundError(f"{path}: not a SavedModel (it has no {_GRAPH_NAME})")
-    assets = path / "assets"
-    if not (assets / "config.json").is_file():
-        raise ValueError(
-            f"{path}: a SavedModel without assets/config.json, so not written by "
-            "run/export.py; score the samples of other models with --samples_dir"
-        )
-    config = read_config(assets / "config.json")
-    metadata = files.read_json(assets / "metadata.json", "SavedModel metadata")
-    dataset = files.read_json(assets / "dataset.json", "data set description")
-    names = {"model", "max_samples", "is_stochastic", "size_divisor", "parameters"}
-    for name, found, expected in (
-        ("metadata.json", metadata, names),
-        ("dataset.json", dataset, {"name", "fingerprint", "intensity"}),
-    ):
-        if not expected <= set(found):
-            raise ValueError(
-                f"{assets / name}: has {sorted(found)}, expected {sorted(expected)}"
-            )
-    return config, metadata, dataset
-
-
-def _load(path: pathlib.Path) -> Any:
-    try:
-        loaded = tf.saved_model.load(str(path))
-    except tf.errors.OpError as error:
-        raise ValueError(f"{path}: damaged SavedModel ({_reason(error)})") from error
-    except (OSError, ValueError, KeyError) as error:
-        raise ValueError(f"{path}: damaged SavedModel ({error})") from error
-    if not callable(getattr(loaded, "sample", None)):
-        raise ValueError(
-            f"{path}: a SavedModel without the function `sample`; export it with "
-            "run/export.py"
-        )
-    return loaded
-
-
-def _reason(error: tf.errors.OpError) -> str:
-    """Returns the line of TensorFlow's message that says what happened."""
-    lines = [line.strip() for line in error.message.splitlines()]
-    telling = [line for line in lines if line and not line.startswith("[[")]
-    return telling[-1] if telling else type(error).__name__
 
 
 def _fingerprint(path: pathlib.Path) -> str:
