@@ -13,7 +13,7 @@ from absl import flags
 flags.DEFINE_string("out_dir", "runs/demo", "where everything goes")
 flags.DEFINE_string("settings", "phantom.flags", "flag file of the trainings")
 flags.DEFINE_integer("steps", None, "training steps, instead of those of the flag file")
-flags.DEFINE_integer("num_train", 3000, "phantom images to train on", lower_bound=1)
+flags.DEFINE_integer("num_train", 4000, "phantom images to train on", lower_bound=1)
 flags.DEFINE_integer("num_test", 250, "phantom images to score", lower_bound=1)
 MODELS = ("prob_unet", "unet")
 
