@@ -560,7 +560,8 @@ def test_a_model_that_fails_names_the_image(tmp_path, lesions):
             return alternate(tf.identity(image), num_samples, seed)
 
     model = saved_models.save(tmp_path / "model", fails, lesions)
-    with pytest.raises(ValueError, match="key-00[1345]: sample of .*fails on it .*too bright"):
+    message = "key-00[1345]: sample of .*fails on it .*too bright"
+    with pytest.raises(ValueError, match=message):
         run(tmp_path / "out", lesions.data_dir, saved_model=str(model))
 
 

@@ -302,3 +302,22 @@ def test_a_loss_that_is_not_finite_stops_the_run(phantom_dir, tmp_path, monkeypa
 def test_best_json_is_plain_json(finished):
     best = json.loads((finished[0] / "best.json").read_text())
     assert set(best) >= {"step", "ged", "loss", "cross_entropy", "kl"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "tolerance"),
+    [
+        ({"mixed_precision": "bfloat16"}, 0.02),
+        # Other graders, so other steps; but not another scale of the loss.
+        ({"steps_per_execution": 3, "ema_decay": 0.9, "graders_per_image": 0}, 0.2),
+    ],
+    ids=["bfloat16", "three steps in a call"],
+)
+def test_other_ways_to_run_come_to_about_the_same_loss(
+    changes, tolerance, finished, phantom_dir, tmp_path
+):
+    outcome = _train(_with(**changes), phantom_dir, tmp_path)
+    tf.keras.mixed_precision.set_global_policy("float32")
+    assert outcome.step == 6
+    expected = finished[1].best["loss"]
+    assert outcome.best["loss"] == pytest.approx(expected, rel=tolerance)

@@ -115,7 +115,9 @@ class Decoder(tf.keras.layers.Layer):
         """Maps the encoder's feature maps to [B, H, W, base_channels]."""
         x = skips[-1]
         for scale in reversed(range(len(self._blocks))):
-            x = tf.concat([self._up(x), skips[scale]], axis=-1)
+            # Bilinear resizing gives float32 also where activations are of 16 bits.
+            up = tf.cast(self._up(x), skips[scale].dtype)
+            x = tf.concat([up, skips[scale]], axis=-1)
             x = block_input(scale, x) if block_input else x
             x = self._blocks[scale](x)
         return x

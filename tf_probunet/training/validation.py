@@ -41,13 +41,17 @@ class Validator:
         self._loss_batches = input_pipeline.validation_batches(
             info, config, self._num_images, batch
         ).cache()
+        self._num_batches = math.ceil(self._num_images / batch)
         examples = input_pipeline.evaluation_examples(info, "val", config.data)
         self._examples = examples.take(self._num_images).batch(batch).cache()
         self._score = _scorer(info, config)
 
     def loss(self) -> dict[str, float]:
         """Returns the mean of each term of the objective."""
-        return self._model.evaluate(self._loss_batches, verbose=0, return_dict=True)
+        # Keras asks for the number of batches where it runs several in one call.
+        return self._model.evaluate(
+            self._loss_batches, steps=self._num_batches, verbose=0, return_dict=True
+        )
 
     def energy_distance(self) -> float:
         """Returns the mean squared energy distance over the validation images."""
