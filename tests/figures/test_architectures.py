@@ -39,7 +39,9 @@ def test_picture_is_the_one_in_the_docs(name):
     version = re.search(rb"Matplotlib v([\d.]+)", stored).group(1).decode()
     if version == matplotlib.__version__:
         assert drawn.decode() == stored.decode()
-    assert _texts(drawn) == _texts(stored)
+    # Versions break the lines inside of a formula differently.
+    words = [["".join(text.split()) for text in _texts(svg)] for svg in (drawn, stored)]
+    assert words[0] == words[1]
 
 
 @pytest.mark.parametrize(
