@@ -20,7 +20,7 @@ _FROM_DATA = {"num_classes": 2, "image_channels": 1, "ignore_label": None}
 
 
 def define(run_dir: str, **fixed: Any) -> None:
-    """Defines --data_dir, --run_dir, --cpu_devices and a flag for each setting.
+    """Defines --data_dir, --run_dir, the devices and a flag for each setting.
 
     Args:
         run_dir: the help text of --run_dir.
@@ -29,6 +29,13 @@ def define(run_dir: str, **fixed: Any) -> None:
     main = {"module_name": _cli.main_module()}
     flags.DEFINE_string("data_dir", None, "a prepared data set", **main)
     flags.DEFINE_string("run_dir", None, run_dir, **main)
+    flags.DEFINE_enum(
+        "strategy",
+        "mirrored",
+        ["mirrored", "multi_worker"],
+        "mirrored: all GPUs of this machine; multi_worker: the machines of TF_CONFIG",
+        **main,
+    )
     flags.DEFINE_integer(
         "cpu_devices",
         1,

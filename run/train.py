@@ -21,7 +21,7 @@ def main() -> int:
         config,
         data_dir=flags_.data_dir,
         run_dir=flags_.run_dir,
-        strategy=strategy.mirrored(flags_.cpu_devices),
+        strategy=strategy.create(flags_.strategy, flags_.cpu_devices),
         resume=flags_.resume,
     )
     if outcome.signal is not None:

@@ -28,7 +28,7 @@ def main() -> int:
         data_dir=flags_.data_dir,
         run_dir=flags_.run_dir,
         num_members=flags_.num_members,
-        strategy=strategy.mirrored(flags_.cpu_devices),
+        strategy=strategy.create(flags_.strategy, flags_.cpu_devices),
         report=lambda line: print(line, flush=True),
     )
     last = outcomes[-1]

@@ -91,6 +91,12 @@ class ModelConfig(_Checked):
     beta: float | None = _field(
         None, "weight of the KL divergence (default: the model's own)", at_least=0
     )
+    free_bits: float = _field(
+        0.0,
+        "nats of KL divergence per latent dimension that cost nothing, against "
+        "posterior collapse; 0 for none",
+        at_least=0,
+    )
     initializer: str = _field(
         "orthogonal",
         "initialisation of the kernels",
@@ -250,6 +256,15 @@ class TrainingConfig(_Checked):
         5, "in how many equal ratios it falls; 0 for a cosine", at_least=0
     )
     weight_decay: float = _field(1e-5, "weight of the L2 term on kernels", at_least=0)
+    gradient_clip_norm: float = _field(
+        0.0, "longest gradient over all weights; 0 for any length", at_least=0
+    )
+    kl_warmup_steps: int = _field(
+        0,
+        "steps in which the weight of the KL divergence grows to beta; 0 for beta "
+        "from the start",
+        at_least=0,
+    )
     ema_decay: float = _field(
         0.0,
         "average the weights with this decay per step; validation and export use the "

@@ -27,6 +27,7 @@ def training_batches(
     start_step: int = 0,
     num_workers: int = 1,
     worker: int = 0,
+    num_replicas: int = 1,
     with_keys: bool = False,
 ) -> tf.data.Dataset:
     """Returns the endless training batches from a step on.
@@ -38,6 +39,8 @@ def training_batches(
         num_workers: how many machines share the stream; each gets its part of every
             batch.
         worker: which of them this is.
+        num_replicas: of all machines together; each takes one batch of this data set in
+            turn, so that the replicas of a step share `training.batch_size`.
         with_keys: add the examples' keys to the batches.
 
     Returns:
@@ -49,9 +52,11 @@ def training_batches(
             shard is damaged.
     """
     batch_size = config.training.batch_size
-    if batch_size % num_workers:
+    num_parts = max(num_workers, num_replicas)
+    if batch_size % num_parts:
         raise ValueError(
-            f"batch_size is {batch_size}, expected a multiple of {num_workers} workers"
+            f"batch_size is {batch_size}, expected a multiple of the {num_parts} "
+            f"replicas"
         )
     seed = seeds.root(config.training.seed)
     stream = _stream(info, seed, first=start_step * batch_size)
@@ -64,7 +69,7 @@ def training_batches(
 
     return (
         stream.map(example, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
-        .batch(batch_size // num_workers, drop_remainder=True)
+        .batch(batch_size // num_parts, drop_remainder=True)
         .prefetch(tf.data.AUTOTUNE)
     )
 

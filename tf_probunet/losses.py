@@ -49,25 +49,37 @@ def negative_elbo(
     nats: tf.Tensor,
     posterior: tfd.MultivariateNormalDiag,
     prior: tfd.MultivariateNormalDiag,
-    beta: float,
+    beta: float | tf.Tensor,
+    free_bits: float = 0.0,
 ) -> dict[str, tf.Tensor]:
     """Combines cross-entropy and analytic KL(Q || P) to the loss of Eq. 4.
+
+    With free bits (Kingma et al., 2016), a latent dimension whose divergence, averaged
+    over the batch, is below that many nats costs as much as if it were not: there is
+    nothing to gain from giving it up.
 
     Args:
         nats: [B] cross-entropy of each image under a sample from the posterior.
         posterior: Q(z | X, Y), batch [B].
         prior: P(z | X), batch [B].
         beta: weight of the KL divergence.
+        free_bits: nats per latent dimension that cost nothing more than 0 would.
 
     Returns:
-        Scalars, averaged over the batch: `loss`, `cross_entropy`, `kl`.
+        Scalars, averaged over the batch: `loss`, `cross_entropy`, `kl`, and the share
+        of each dimension in it, `kl_0`, `kl_1` and so on.
     """
-    kl = tfd.kl_divergence(posterior, prior)  # [B]
-    reconstruction, kl = tf.reduce_mean(nats), tf.reduce_mean(kl)
-    return {
-        "loss": reconstruction + beta * kl,
+    reconstruction = tf.reduce_mean(nats)
+    per_dimension = tf.reduce_mean(kl_per_dimension(posterior, prior), axis=0)  # [L]
+    cost = tf.reduce_sum(tf.maximum(per_dimension, free_bits))
+    terms = {
+        "loss": reconstruction + beta * cost,
         "cross_entropy": reconstruction,
-        "kl": kl,
+        "kl": tf.reduce_sum(per_dimension),
+    }
+    return {
+        **terms,
+        **{f"kl_{i}": kl for i, kl in enumerate(tf.unstack(per_dimension))},
     }
 
 

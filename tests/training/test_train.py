@@ -8,6 +8,7 @@ import signal
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers import runs
 
 from tf_probunet import input_pipeline, models, records
 from tf_probunet.config import (
@@ -56,20 +57,6 @@ def _train(config, data_dir, run_dir, devices=1, **kwargs):
     )
 
 
-def _weights(run_dir):
-    path = tf.train.latest_checkpoint(str(pathlib.Path(run_dir) / "checkpoints"))
-    reader = tf.train.load_checkpoint(path)
-    names = [n for n in reader.get_variable_to_shape_map() if "OBJECT_GRAPH" not in n]
-    return {n: reader.get_tensor(n) for n in names if "save_counter" not in n}
-
-
-def _assert_same_weights(first, second):
-    first, second = _weights(first), _weights(second)
-    assert set(first) == set(second)
-    for name, value in first.items():
-        np.testing.assert_array_equal(value, second[name], err_msg=name)
-
-
 @pytest.fixture(scope="module")
 def finished(phantom_dir, tmp_path_factory):
     """A run of six steps, not interrupted."""
@@ -78,26 +65,13 @@ def finished(phantom_dir, tmp_path_factory):
     return run_dir, outcome
 
 
-def _scalars(run_dir):
-    """Returns {tag: {step: value}} of the TensorBoard log."""
-    found = {}
-    for path in sorted((run_dir / "tensorboard").iterdir()):
-        for event in tf.compat.v1.train.summary_iterator(str(path)):
-            for value in event.summary.value:
-                if value.HasField("tensor") and not value.tensor.string_val:
-                    number = tf.make_ndarray(value.tensor)
-                    if number.ndim == 0:
-                        found.setdefault(value.tag, {})[event.step] = float(number)
-    return found
-
-
 def test_a_run_leaves_configuration_checkpoints_and_logs(finished):
     run_dir, outcome = finished
     assert outcome.step == 6 and outcome.signal is None
     directory = RunDir(run_dir)
     assert directory.config().training == CONFIG.training
     assert directory.dataset()["name"] == "phantom"
-    scalars = _scalars(run_dir)
+    scalars = runs.scalars(run_dir)
     assert set(scalars["training/loss"]) == {2, 4, 6}
     assert set(scalars["validation/ged"]) == {4, 6}
     for tag in ("kl", "kl_0", "kl_1", "gradient_norm", "learning_rate"):
@@ -112,7 +86,7 @@ def test_a_run_leaves_configuration_checkpoints_and_logs(finished):
 
 def test_the_best_checkpoint_is_the_one_with_the_least_distance(finished):
     run_dir, outcome = finished
-    distances = _scalars(run_dir)["validation/ged"]
+    distances = runs.scalars(run_dir)["validation/ged"]
     best_step = min(distances, key=distances.get)
     assert outcome.best["step"] == best_step
     assert outcome.best["ged"] == pytest.approx(distances[best_step], rel=1e-6)
@@ -122,7 +96,7 @@ def test_the_best_checkpoint_is_the_one_with_the_least_distance(finished):
 def test_loaded_model_has_the_weights_of_the_run(finished):
     run_dir, _ = finished
     model = RunDir(run_dir).load_model("last")
-    stored = _weights(run_dir)
+    stored = runs.weights(run_dir)
     kernel = model.unet.encoder.weights[0].numpy()
     assert any(
         value.shape == kernel.shape and np.array_equal(value, kernel)
@@ -147,7 +121,7 @@ def test_stopped_and_resumed_run_ends_with_the_same_weights(
     monkeypatch.undo()
     resumed = _train(CONFIG, phantom_dir, tmp_path)
     assert resumed.step == 6 and resumed.signal is None
-    _assert_same_weights(finished[0], tmp_path)
+    runs.assert_same_weights(finished[0], tmp_path)
     assert resumed.best == finished[1].best
 
 
@@ -157,10 +131,10 @@ def test_signals_are_given_back_after_a_run(finished):
 
 def test_a_finished_run_is_not_trained_again(finished, phantom_dir):
     run_dir, outcome = finished
-    before = _weights(run_dir)
+    before = runs.weights(run_dir)
     again = _train(CONFIG, phantom_dir, run_dir)
     assert (again.step, again.best) == (outcome.step, outcome.best)
-    for name, value in _weights(run_dir).items():
+    for name, value in runs.weights(run_dir).items():
         np.testing.assert_array_equal(value, before[name])
 
 
@@ -213,7 +187,7 @@ def test_a_few_steps_lower_the_loss(phantom_dir, tmp_path):
         validate_every=60,
     )
     _train(config, phantom_dir, tmp_path)
-    losses = _scalars(tmp_path)["training/loss"]
+    losses = runs.scalars(tmp_path)["training/loss"]
     assert losses[60] < 0.75 * losses[10]
 
 
@@ -248,8 +222,7 @@ def test_two_replicas_make_the_step_of_one(name, phantom_dir):
         strategy = mirrored(devices)
         with strategy.scope():
             model, _ = train.build(config)
-        batches = input_pipeline.training_batches(info, config)
-        batches = strategy.experimental_distribute_dataset(batches)
+        batches = train._batches(info, config, strategy, 0)
         with _MeanPosterior():
             history = model.fit(batches, epochs=3, steps_per_epoch=1, verbose=0)
         weights = [variable.numpy() for variable in model.trainable_variables]
@@ -269,7 +242,7 @@ class _Breaking(SegmentationModel):
         self.conv = tf.keras.layers.Conv2D(config.num_classes, 1)
         self.calls = tf.Variable(0.0, trainable=False)
 
-    def objective(self, batch, seed):
+    def objective(self, batch, seed, kl_weight=1.0):
         loss = tf.reduce_mean(self.conv(batch["image"]) ** 2)
         kl = tf.where(self.calls.assign_add(1.0) > 3.0, np.nan, 0.0)  # 1 to initialise
         return {"loss": loss, "kl": kl}
@@ -304,20 +277,122 @@ def test_best_json_is_plain_json(finished):
     assert set(best) >= {"step", "ged", "loss", "cross_entropy", "kl"}
 
 
+LEARNING = _with(
+    base_channels=8,
+    initializer="he_normal",
+    steps=10,
+    learning_rate=1e-2,
+    learning_rate_steps=0,
+    log_every=1,
+    validate_every=10,
+)
+
+
+def _losses(config, data_dir, run_dir):
+    """Returns the loss of each step, without latents: XLA draws other ones."""
+    with _MeanPosterior():
+        _train(config, data_dir, run_dir)
+    tf.keras.mixed_precision.set_global_policy("float32")
+    return runs.scalars(run_dir)["training/loss"]
+
+
+@pytest.fixture(scope="module")
+def learning(phantom_dir, tmp_path_factory):
+    """The losses of ten steps that learn quickly, in full precision."""
+    return _losses(LEARNING, phantom_dir, tmp_path_factory.mktemp("learning"))
+
+
 @pytest.mark.parametrize(
     ("changes", "tolerance"),
-    [
-        ({"mixed_precision": "bfloat16"}, 0.02),
-        # Other graders, so other steps; but not another scale of the loss.
-        ({"steps_per_execution": 3, "ema_decay": 0.9, "graders_per_image": 0}, 0.2),
-    ],
-    ids=["bfloat16", "three steps in a call"],
+    [({"mixed_precision": "bfloat16"}, 0.05), ({"jit_compile": True}, 1e-3)],
+    ids=["bfloat16", "xla"],
 )
-def test_other_ways_to_run_come_to_about_the_same_loss(
-    changes, tolerance, finished, phantom_dir, tmp_path
+def test_other_ways_to_compute_come_to_the_same_losses(
+    changes, tolerance, learning, phantom_dir, tmp_path
 ):
-    outcome = _train(_with(**changes), phantom_dir, tmp_path)
-    tf.keras.mixed_precision.set_global_policy("float32")
-    assert outcome.step == 6
-    expected = finished[1].best["loss"]
-    assert outcome.best["loss"] == pytest.approx(expected, rel=tolerance)
+    assert learning[10] < 0.8 * learning[1]
+    found = _losses(_with(LEARNING, **changes), phantom_dir, tmp_path)
+    for step, loss in learning.items():
+        assert found[step] == pytest.approx(loss, rel=tolerance), step
+
+
+def test_float16_comes_to_the_same_losses_a_few_steps_later(
+    learning, phantom_dir, tmp_path
+):
+    config = _with(LEARNING, mixed_precision="float16", steps=14)
+    found = _losses(config, phantom_dir, tmp_path)
+    assert found[1] == pytest.approx(learning[1], rel=0.01)
+    # The first steps only find the scale of the loss; their gradients overflow.
+    assert found[14] < 0.8 * learning[1]
+
+
+def test_several_steps_in_a_call_are_the_same_steps(learning, phantom_dir, tmp_path):
+    found = _losses(_with(LEARNING, steps_per_execution=5), phantom_dir, tmp_path)
+    # Logged when five steps are done: their mean.
+    for last in (5, 10):
+        expected = np.mean([learning[step] for step in range(last - 4, last + 1)])
+        assert found[last] == pytest.approx(expected, rel=1e-4)
+
+
+def _one_step(config, data_dir, **changes):
+    """Returns the changes of all weights in one step of plain gradient descent."""
+    info = records.read_info(data_dir)
+    config = train.fit_to_data(_with(config, **changes), info)
+    model, _ = train.build(config)
+    model.compile(
+        tf.keras.optimizers.SGD(1.0),
+        gradient_clip_norm=config.training.gradient_clip_norm,
+    )
+    before = [variable.numpy() for variable in model.trainable_variables]
+    batch = next(iter(input_pipeline.training_batches(info, config)))
+    norm = float(model.train_step(batch)["gradient_norm"])
+    after = [variable.numpy() for variable in model.trainable_variables]
+    return np.concatenate([(a - b).ravel() for a, b in zip(after, before)]), norm
+
+
+def test_long_gradients_are_cut_and_short_ones_are_not(phantom_dir):
+    free, norm = _one_step(CONFIG, phantom_dir)
+    assert np.linalg.norm(free) == pytest.approx(norm, rel=1e-3)
+    cut, logged = _one_step(CONFIG, phantom_dir, gradient_clip_norm=norm / 4)
+    assert logged == pytest.approx(norm, rel=1e-6)  # The log shows what it was.
+    np.testing.assert_allclose(cut, free / 4, atol=1e-5 * norm)
+    same, _ = _one_step(CONFIG, phantom_dir, gradient_clip_norm=norm * 4)
+    np.testing.assert_allclose(same, free, atol=1e-6 * norm)
+
+
+def test_kl_grows_to_its_weight_during_the_warm_up(phantom_dir, tmp_path):
+    config = _with(kl_warmup_steps=4, log_every=1, beta=2.0, steps=6)
+    _train(config, phantom_dir, tmp_path)
+    scalars = runs.scalars(tmp_path)
+    for step, weight in [(1, 0.25), (2, 0.5), (3, 0.75), (4, 1.0), (5, 1.0)]:
+        terms = {n: scalars[f"training/{n}"][step] for n in ("loss", "kl")}
+        expected = scalars["training/cross_entropy"][step] + 2 * weight * terms["kl"]
+        assert terms["loss"] == pytest.approx(expected, rel=1e-5)
+    # Validation always has the whole weight.
+    terms = {n: scalars[f"validation/{n}"][4] for n in ("loss", "kl", "cross_entropy")}
+    assert terms["loss"] == pytest.approx(
+        terms["cross_entropy"] + 2 * terms["kl"], rel=1e-5
+    )
+
+
+def test_a_collapse_is_told_once_and_logged(phantom_dir, tmp_path, capsys):
+    # So dear a divergence is given up at once; all samples are then the same.
+    config = _with(beta=1e6, steps=60, validate_every=30, learning_rate=1e-2)
+    _train(config, phantom_dir, tmp_path)
+    scalars = runs.scalars(tmp_path)
+    assert scalars["validation/active_latents"][60] < 2
+    output = capsys.readouterr()
+    said = [
+        line for line in (output.out + output.err).splitlines() if "warning" in line
+    ]
+    logged = runs.texts(tmp_path, "validation/warning")
+    assert 1 <= len(said) == len(logged) <= 2
+    assert "latent dimensions are active" in said[0]
+    assert "latent dimensions are active" in logged[min(logged)]
+
+
+def test_a_healthy_run_has_its_diversity_in_the_log(finished):
+    scalars = runs.scalars(finished[0])
+    assert set(scalars["validation/diversity"]) == {4, 6}
+    assert all(0 <= share <= 1 for share in scalars["validation/diversity"].values())
+    assert all(0 <= n <= 2 for n in scalars["validation/active_latents"].values())

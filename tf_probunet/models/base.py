@@ -22,7 +22,7 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
     """A model that gives any number of segmentations of an image.
 
     Subclasses define `objective` and `sample`. Nothing is kept on `self` between
-    calls but the weights and the running means of the logs.
+    calls but the weights, the running means of the logs and what is noted for the host.
 
     Attributes:
         config: the network's configuration.
@@ -31,6 +31,8 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         max_samples: how many different samples there are, or None for any number.
         bad_step: the first step with a term that was not finite, or -1.
         bad_terms: [T], 1 for each of `term_names` that was not finite then.
+        stop_asked: set to 1 on the worker that wants to end the run.
+        stop_agreed: above 0 on all workers after the next step.
     """
 
     is_stochastic = False
@@ -39,18 +41,25 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
     def __init__(self, config: ModelConfig, seed: int = 0, name: str | None = None):
         super().__init__(name=name or config.name)
         self.config, self.seed = config, seed
-        self.weight_decay = 0.0
+        self.weight_decay = self.gradient_clip_norm = 0.0
+        self.kl_warmup_steps = 0
         self.weight_average: WeightAverage | None = None
         self.term_names: list[str] = []
-        self._means: dict[str, tf.keras.metrics.Mean] = {}
+        self._means = _RunningMeans([])
+        # The means that a step returns are those over all replicas already.
+        self.distribute_reduction_method = "first"
 
     @abc.abstractmethod
-    def objective(self, batch: Batch, seed: tf.Tensor) -> dict[str, tf.Tensor]:
+    def objective(
+        self, batch: Batch, seed: tf.Tensor, kl_weight: float | tf.Tensor = 1.0
+    ) -> dict[str, tf.Tensor]:
         """Computes the terms of the loss.
 
         Args:
             batch: images and labels.
             seed: int32[2].
+            kl_weight: factor of the KL divergence beside beta, below 1 during the
+                warm-up. A model without latents has no use for it.
 
         Returns:
             Scalars, averaged over the batch, among them `loss`.
@@ -81,7 +90,7 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         }
         terms = self.objective(batch, seeds.root(0))
         self.term_names = [*terms, "weight_decay", "gradient_norm"]
-        self._means = {name: tf.keras.metrics.Mean(name) for name in self.term_names}
+        self._means = _RunningMeans(self.term_names)
         local = {
             "trainable": False,
             "synchronization": tf.VariableSynchronization.ON_READ,
@@ -91,11 +100,30 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         self.bad_terms = tf.Variable(
             tf.zeros([len(self.term_names)]), name="bad_terms", **local
         )
+        self.stop_asked = tf.Variable(0.0, name="stop_asked", **local)
+        self.stop_agreed = tf.Variable(0.0, name="stop_agreed", **local)
 
-    def compile(self, optimizer: Any, weight_decay: float = 0.0, **kwargs: Any) -> None:
-        """Sets the optimiser and the weight of the L2 term on the kernels."""
+    def compile(
+        self,
+        optimizer: Any,
+        weight_decay: float = 0.0,
+        gradient_clip_norm: float = 0.0,
+        kl_warmup_steps: int = 0,
+        **kwargs: Any,
+    ) -> None:
+        """Sets how the model learns.
+
+        Args:
+            optimizer: takes the gradients.
+            weight_decay: weight of the L2 term on the kernels.
+            gradient_clip_norm: longest gradient, over all weights; 0 for any length.
+            kl_warmup_steps: in how many steps the weight of the KL divergence grows
+                from 0 to beta; 0 for beta from the start.
+            **kwargs: of Keras.
+        """
         super().compile(optimizer=optimizer, **kwargs)
-        self.weight_decay = weight_decay
+        self.weight_decay, self.gradient_clip_norm = weight_decay, gradient_clip_norm
+        self.kl_warmup_steps = kl_warmup_steps
 
     def grader_cross_entropy(self, logits: tf.Tensor, batch: Batch) -> tf.Tensor:
         """Returns the cross-entropy of each of M segmentations for each of G graders.
@@ -123,7 +151,7 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
     @property
     def metrics(self) -> list[tf.keras.metrics.Metric]:
         """The running means, which Keras resets."""
-        return list(self._means.values())
+        return self._means.metrics
 
     def train_step(self, batch: Batch) -> dict[str, tf.Tensor]:
         """Makes one step on each replica's share of the batch."""
@@ -135,7 +163,7 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
             self.optimizer, tf.keras.mixed_precision.LossScaleOptimizer
         )
         with tf.GradientTape() as tape:
-            terms = self.objective(batch, seed)
+            terms = self.objective(batch, seed, self.kl_weight(step))
             terms["weight_decay"] = self._weight_decay_loss()
             # Each replica sees 1/n of the batch; gradients are summed over replicas.
             loss = (terms["loss"] + terms["weight_decay"]) / num_replicas
@@ -150,18 +178,31 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         terms["gradient_norm"] = tf.linalg.global_norm(gradients)
         # Loss scaling finds its scale by overflowing now and then.
         watched = [*terms][:-1] if scaled_optimizer else [*terms]
-        self._note_bad_terms(step, terms, watched)
+        self._note_for_host(step, terms, watched)
+        if self.gradient_clip_norm:
+            gradients, _ = tf.clip_by_global_norm(
+                gradients, self.gradient_clip_norm, use_norm=terms["gradient_norm"]
+            )
         self.optimizer.apply_gradients(
             zip(gradients, variables), skip_gradients_aggregation=True
         )
         if self.weight_average is not None:
             self.weight_average.update(variables, step)
-        return self._update_means(terms)
+        return self._means.update(terms)
+
+    def validation_terms(self, batch: Batch) -> dict[str, tf.Tensor]:
+        """Computes the objective on a batch that is not learned from."""
+        return self.objective(batch, seeds.fold_in(seeds.root(self.seed), _TEST_SEED))
 
     def test_step(self, batch: Batch) -> dict[str, tf.Tensor]:
-        """Computes the objective on a batch that is not learned from."""
-        seed = seeds.fold_in(seeds.root(self.seed), _TEST_SEED)
-        return self._update_means(self.objective(batch, seed))
+        """Does the same for Keras' `evaluate`."""
+        return self._means.update(self.validation_terms(batch))
+
+    def kl_weight(self, step: tf.Tensor) -> tf.Tensor:
+        """Returns the factor of the KL divergence in step `step`, from 0 on."""
+        if not self.kl_warmup_steps:
+            return tf.constant(1.0)
+        return tf.minimum(1.0, tf.cast(step + 1, tf.float32) / self.kl_warmup_steps)
 
     def bad_term_names(self) -> list[str]:
         """Returns the terms that were not finite at `bad_step`."""
@@ -172,15 +213,13 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         kernels = [v for v in self.trainable_variables if "kernel" in v.name]
         return self.weight_decay * tf.add_n([tf.nn.l2_loss(k) for k in kernels])
 
-    def _update_means(self, terms: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        for name, value in terms.items():
-            self._means[name].update_state(value)
-        return {name: self._means[name].result() for name in terms}
-
-    def _note_bad_terms(
+    def _note_for_host(
         self, step: tf.Tensor, terms: dict[str, tf.Tensor], watched: list[str]
     ) -> None:
-        """Remembers the first step that went wrong, without asking the host."""
+        """Notes the first step that went wrong, and whether a worker wants to stop.
+
+        The host looks at the notes when it has time; no step waits for it.
+        """
         replica = tf.distribute.get_replica_context()
         bad = tf.stack(
             [
@@ -188,11 +227,33 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
                 for name in self.term_names
             ]
         )
+        notes = tf.concat([bad, [self.stop_asked]], axis=0)
         if replica.num_replicas_in_sync > 1:
-            bad = replica.all_reduce(tf.distribute.ReduceOp.SUM, bad)
+            notes = replica.all_reduce(tf.distribute.ReduceOp.SUM, notes)
+        bad = notes[:-1]
+        self.stop_agreed.assign(notes[-1])
         first = tf.logical_and(self.bad_step < 0, tf.reduce_any(bad > 0))
         self.bad_terms.assign(tf.where(first, bad, self.bad_terms))
         self.bad_step.assign(tf.where(first, step, self.bad_step))
+
+
+class _RunningMeans:
+    """Means of the terms since the last reset.
+
+    No `tf.Module`, so that checkpoints hold what decides the run and nothing else.
+    """
+
+    def __init__(self, names: list[str]) -> None:
+        self._means = {name: tf.keras.metrics.Mean(name) for name in names}
+
+    @property
+    def metrics(self) -> list[tf.keras.metrics.Metric]:
+        return list(self._means.values())
+
+    def update(self, terms: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        for name, value in terms.items():
+            self._means[name].update_state(value)
+        return {name: self._means[name].result() for name in terms}
 
 
 def grader_maps(batch: Batch) -> tf.Tensor:

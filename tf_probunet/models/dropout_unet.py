@@ -45,8 +45,11 @@ class DropoutUNet(SegmentationModel):
         )
         return self.head(features)[:, 0]
 
-    def objective(self, batch: Batch, seed: tf.Tensor) -> dict[str, tf.Tensor]:
+    def objective(
+        self, batch: Batch, seed: tf.Tensor, kl_weight: float | tf.Tensor = 1.0
+    ) -> dict[str, tf.Tensor]:
         """Returns the mean cross-entropy of the batch as `loss`."""
+        del kl_weight  # There are no latents.
         image_seeds = seeds.per_image(seed, tf.shape(batch["image"])[0])
         logits = self.logits(batch["image"], image_seeds)
         nats = self.grader_cross_entropy(logits[:, None], batch)

@@ -29,9 +29,11 @@ class MHeads(SegmentationModel):
         heads = [*tf.split(x, self.config.num_heads, axis=-1)]
         return tf.stack(heads, axis=1)
 
-    def objective(self, batch: Batch, seed: tf.Tensor) -> dict[str, tf.Tensor]:
+    def objective(
+        self, batch: Batch, seed: tf.Tensor, kl_weight: float | tf.Tensor = 1.0
+    ) -> dict[str, tf.Tensor]:
         """Returns the weighted loss of the heads, and that of the best as a term."""
-        del seed  # Nothing here is random.
+        del seed, kl_weight  # Nothing here is random, and there are no latents.
         nats = self.grader_cross_entropy(self.logits(batch["image"]), batch)
         nats = tf.reshape(nats, [-1, self.config.num_heads])  # [B G, M]
         loss = losses.best_head(nats, self.config.head_epsilon)

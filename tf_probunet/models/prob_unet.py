@@ -104,7 +104,9 @@ class ProbUNet(SegmentationModel):
         new_shape = tf.concat([tf.shape(z)[:2], tf.shape(logits)[1:]], axis=0)
         return tf.reshape(logits, new_shape)  # [B, S, H, W, K]
 
-    def objective(self, batch: Batch, seed: tf.Tensor) -> dict[str, tf.Tensor]:
+    def objective(
+        self, batch: Batch, seed: tf.Tensor, kl_weight: float | tf.Tensor = 1.0
+    ) -> dict[str, tf.Tensor]:
         """Returns the negative evidence lower bound and its terms (Eq. 4)."""
         image, labels = batch["image"], grader_maps(batch)  # [B, G, H, W]
         num_graders = labels.shape[1]
@@ -117,16 +119,13 @@ class ProbUNet(SegmentationModel):
         z = posterior.mean() + posterior.stddev() * noise  # [B G, L]
         z = tf.reshape(z, [-1, num_graders, self.config.latent_dim])
         logits = self.decode(self.features(image), z)  # [B, G, H, W, K]
-        terms = losses.negative_elbo(
+        return losses.negative_elbo(
             nats=tf.reshape(self.cross_entropy(logits, labels), [-1]),
             posterior=posterior,
             prior=prior,
-            beta=self.config.beta,
+            beta=kl_weight * self.config.beta,
+            free_bits=self.config.free_bits,
         )
-        per_dimension = tf.reduce_mean(losses.kl_per_dimension(posterior, prior), 0)
-        for i in range(self.config.latent_dim):
-            terms[f"kl_{i}"] = per_dimension[i]
-        return terms
 
     def sample(
         self, image: tf.Tensor, num_samples: int | tf.Tensor, seed: tf.Tensor

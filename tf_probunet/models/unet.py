@@ -41,9 +41,11 @@ class UNet(SegmentationModel):
         """Maps [B, H, W, C] to [B, 1, H, W, K]."""
         return self.head(self.unet(image))
 
-    def objective(self, batch: Batch, seed: tf.Tensor) -> dict[str, tf.Tensor]:
+    def objective(
+        self, batch: Batch, seed: tf.Tensor, kl_weight: float | tf.Tensor = 1.0
+    ) -> dict[str, tf.Tensor]:
         """Returns the mean cross-entropy of the batch as `loss`."""
-        del seed  # Nothing here is random.
+        del seed, kl_weight  # Nothing here is random, and there are no latents.
         nats = self.grader_cross_entropy(self.logits(batch["image"]), batch)
         return {"loss": tf.reduce_mean(nats)}
 

@@ -24,8 +24,11 @@ class UNetEnsemble(SegmentationModel):
         self.members = list(members)
         self.max_samples = len(self.members)
 
-    def objective(self, batch: Batch, seed: tf.Tensor) -> dict[str, tf.Tensor]:
+    def objective(
+        self, batch: Batch, seed: tf.Tensor, kl_weight: float | tf.Tensor = 1.0
+    ) -> dict[str, tf.Tensor]:
         """Returns the members' mean cross-entropy; each is trained on its own."""
+        del kl_weight  # There are no latents.
         losses = [member.objective(batch, seed)["loss"] for member in self.members]
         return {"loss": tf.add_n(losses) / len(losses)}
 

@@ -79,13 +79,17 @@ class NonFiniteGuard(StepCallback):
 
 
 class Checkpoints(StepCallback):
-    """Saves every so many steps, after the guard has looked."""
+    """Saves every so many steps, after the guard has looked.
+
+    Without a manager nothing is saved, but the guard looks all the same: the workers of
+    a cluster all stop at the same step.
+    """
 
     def __init__(
         self,
         start_step: int,
         every: int,
-        manager: tf.train.CheckpointManager,
+        manager: tf.train.CheckpointManager | None,
         guard: NonFiniteGuard,
     ) -> None:
         super().__init__(start_step)
@@ -96,21 +100,24 @@ class Checkpoints(StepCallback):
         if self.passed(self._every):
             self.save()
 
-    def save(self) -> str:
-        """Saves now and returns the checkpoint's path."""
+    def save(self) -> None:
+        """Saves now."""
         self._guard.check()
-        return self._manager.save(checkpoint_number=self.step)
+        if self._manager is not None:
+            self._manager.save(checkpoint_number=self.step)
 
 
 class Interrupts(StepCallback):
     """Ends the run after the current step on Ctrl-C or SIGTERM.
 
-    A second Ctrl-C ends it at once.
+    A second Ctrl-C ends it at once. A worker of a cluster can't stop alone: it asks,
+    and all of them stop at the next step at which they look what was agreed on.
     """
 
-    def __init__(self, start_step: int) -> None:
+    def __init__(self, start_step: int, agree_every: int | None = None) -> None:
         super().__init__(start_step)
         self.signal: int | None = None
+        self._agree_every = agree_every
         self._before: dict[int, Any] = {}
 
     def on_train_begin(self, logs: Logs | None = None) -> None:
@@ -129,9 +136,15 @@ class Interrupts(StepCallback):
         self._before = {}
 
     def on_step(self, logs: Logs) -> None:
-        """Stops the run if a signal has come."""
-        if self.signal is not None:
+        """Stops the run if a signal has come, here or on another worker."""
+        if self._agree_every is None:
+            if self.signal is not None:
+                self.model.stop_training = True
+        elif self.passed(self._agree_every) and self.model.stop_agreed.numpy() > 0:
+            self.signal = self.signal or signal.SIGTERM
             self.model.stop_training = True
+        elif self.signal is not None:
+            self.model.stop_asked.assign(1.0)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.signal = number

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
+import shutil
 from typing import Any
 
 import tensorflow as tf
@@ -46,6 +47,7 @@ class RunDir:
             ValueError: the directory holds a run of another configuration or data set.
         """
         dataset = describe_dataset(info)
+        self._remove_temporaries()
         if not (self.path / CONFIG_NAME).exists():
             files.write_json(self.path / DATASET_NAME, dataset)
             files.write_json(self.path / CONFIG_NAME, config.to_json())
@@ -116,6 +118,16 @@ class RunDir:
         if decay and which == "last":  # The best was saved with the averages applied.
             model.weight_average.apply(model.trainable_variables)
         return model
+
+    def _remove_temporaries(self) -> None:
+        """Removes what a killed run left of files it was writing."""
+        files.remove_temporaries(self.path)
+        for directory in (self.checkpoints, self.best):
+            # TensorFlow's names for a checkpoint and for the list of checkpoints.
+            for path in directory.glob("*_temp"):
+                shutil.rmtree(path)
+            for path in directory.glob("checkpoint.tmp*"):
+                path.unlink()
 
 
 def describe_dataset(info: records.DatasetInfo) -> dict[str, Any]:

@@ -1,8 +1,36 @@
-"""Which devices a run uses."""
+"""Which devices and machines a run uses, and what the machines tell each other."""
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
+from collections.abc import Iterator
+
 import tensorflow as tf
+
+STRATEGIES = ("mirrored", "multi_worker")
+
+
+def create(name: str, cpu_devices: int = 1) -> tf.distribute.Strategy:
+    """Returns the strategy of `--strategy`.
+
+    Args:
+        name: one of `STRATEGIES`.
+        cpu_devices: as for `mirrored`; more than one machine have one each.
+
+    Raises:
+        ValueError: the name is unknown, or the settings do not fit it.
+    """
+    if name == "mirrored":
+        return mirrored(cpu_devices)
+    if name == "multi_worker":
+        if cpu_devices != 1:
+            raise ValueError(
+                f"cpu_devices is {cpu_devices}, expected 1 with --strategy=multi_worker"
+            )
+        return multi_worker()
+    raise ValueError(f"strategy is {name!r}, expected one of {', '.join(STRATEGIES)}")
 
 
 def mirrored(cpu_devices: int = 1) -> tf.distribute.Strategy:
@@ -28,6 +56,55 @@ def mirrored(cpu_devices: int = 1) -> tf.distribute.Strategy:
     )
 
 
+def multi_worker() -> tf.distribute.Strategy:
+    """Returns a strategy over the machines of `TF_CONFIG`; it waits for all of them.
+
+    Must come before anything is computed.
+
+    Raises:
+        ValueError: `TF_CONFIG` is missing or does not describe a cluster of workers.
+    """
+    check_tf_config(os.environ.get("TF_CONFIG"))
+    try:
+        return tf.distribute.MultiWorkerMirroredStrategy()
+    except (tf.errors.OpError, RuntimeError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"TF_CONFIG: the workers did not meet ({reason})") from error
+
+
+def check_tf_config(text: str | None) -> None:
+    """Checks the description of the cluster before TensorFlow waits for it.
+
+    Raises:
+        ValueError: it is missing or malformed; the message says what was expected.
+    """
+    expected = (
+        'expected {"cluster": {"worker": ["host:port", ...]}, '
+        '"task": {"type": "worker", "index": 0}}'
+    )
+    if not text:
+        raise ValueError(f"TF_CONFIG is not set, {expected}")
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"TF_CONFIG is {text!r}, {expected}") from error
+    cluster = value.get("cluster") if isinstance(value, dict) else None
+    task = value.get("task") if isinstance(value, dict) else None
+    if not isinstance(cluster, dict) or not isinstance(task, dict):
+        raise ValueError(f"TF_CONFIG is {text!r}, {expected}")
+    if not set(cluster) <= {"worker", "chief"} or not cluster.get("worker"):
+        raise ValueError(f"TF_CONFIG has the jobs {sorted(cluster)}, {expected}")
+    for job, addresses in cluster.items():
+        if not isinstance(addresses, list) or not all(map(_is_address, addresses)):
+            raise ValueError(f"TF_CONFIG has the {job} {addresses!r}, {expected}")
+    members = cluster.get(task.get("type"), [])
+    index = task.get("index")
+    if type(index) is not int or not 0 <= index < len(members):
+        raise ValueError(
+            f"TF_CONFIG has the task {json.dumps(task)}, which is not in its cluster"
+        )
+
+
 def split_cpu(num_devices: int) -> None:
     """Splits the CPU into logical devices; must come before anything is computed."""
     cpu = tf.config.list_physical_devices("CPU")[0]
@@ -41,3 +118,64 @@ def split_cpu(num_devices: int) -> None:
                 f"cpu_devices is {num_devices}, but TensorFlow has already started "
                 f"with {found}"
             ) from error
+
+
+def num_workers(strategy: tf.distribute.Strategy) -> int:
+    """Returns how many machines take part."""
+    resolver = strategy.cluster_resolver
+    if resolver is None:
+        return 1
+    jobs = resolver.cluster_spec().as_dict()
+    return sum(len(addresses) for addresses in jobs.values()) or 1
+
+
+def is_chief(strategy: tf.distribute.Strategy) -> bool:
+    """Whether this machine is the one that writes."""
+    if num_workers(strategy) == 1:
+        return True
+    resolver = strategy.cluster_resolver
+    if "chief" in resolver.cluster_spec().jobs:
+        return resolver.task_type == "chief"
+    return resolver.task_id == 0
+
+
+def gather(strategy: tf.distribute.Strategy, number: int) -> list[int]:
+    """Returns this number as each of the workers gave it; waits for all of them."""
+    if num_workers(strategy) == 1:
+        return [number]
+    local = len(strategy.extended.worker_devices)
+    value = strategy.experimental_distribute_values_from_function(
+        lambda _: tf.constant([number], tf.int64)
+    )
+    # Each replica of a worker gave the number.
+    return [int(n) for n in strategy.gather(value, axis=0).numpy()[::local]]
+
+
+@contextlib.contextmanager
+def named_errors(strategy: tf.distribute.Strategy) -> Iterator[None]:
+    """Turns the loss of another worker into an error that says what to do.
+
+    Raises:
+        ConnectionError: another worker is gone.
+    """
+    lost = (
+        tf.errors.UnavailableError,
+        tf.errors.AbortedError,
+        tf.errors.CancelledError,
+        tf.errors.DeadlineExceededError,
+    )
+    try:
+        yield
+    except lost as error:
+        if num_workers(strategy) == 1:
+            raise
+        reason = error.message.splitlines()[0]
+        raise ConnectionError(
+            "another worker is gone; start all of them again with the same command: "
+            f"they go on from the last checkpoint ({reason})"
+        ) from error
+
+
+def _is_address(value: object) -> bool:
+    host, _, port = value.rpartition(":") if isinstance(value, str) else ("", "", "")
+    return bool(host) and port.isdigit()

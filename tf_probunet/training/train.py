@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import pathlib
 import signal
+from collections.abc import Iterable
 from typing import Any
 
 import tensorflow as tf
 
 from tf_probunet import files, input_pipeline, models, records
 from tf_probunet.config import Config
-from tf_probunet.models.base import SegmentationModel
+from tf_probunet.hashing import salted_hash
+from tf_probunet.models.base import Batch, SegmentationModel
 from tf_probunet.models.weight_average import WeightAverage
 from tf_probunet.training import callbacks, schedules
+from tf_probunet.training import strategy as strategies
 from tf_probunet.training.run_dir import RunDir, describe_dataset
 from tf_probunet.training.validation import Validation, Validator, write_settings
+
+# How often the workers of a cluster look whether one of them wants to stop: each look
+# waits for the step to end.
+_AGREE_EVERY = 10
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +72,8 @@ def train(
     directory = RunDir(pathlib.Path(run_dir))
     if not resume and directory.checkpoints.exists():
         raise ValueError(f"{run_dir}: holds a run already; go on with it by --resume")
-    directory.claim(config, info)
+    if strategies.is_chief(strategy):
+        directory.claim(config, info)
     with strategy.scope():
         model, checkpoint = build(config)
     manager = tf.train.CheckpointManager(
@@ -73,6 +82,7 @@ def train(
         max_to_keep=config.training.keep_checkpoints,
     )
     start = restore(checkpoint, manager)
+    _check_workers_agree(strategy, config, info, start)
     if start >= config.training.steps:
         return Outcome(start, directory.best_score())
     return _fit(config, info, directory, strategy, model, checkpoint, manager, start)
@@ -138,10 +148,16 @@ def build(config: Config) -> tuple[SegmentationModel, tf.train.Checkpoint]:
     model.compile(
         optimizer,
         weight_decay=training.weight_decay,
+        gradient_clip_norm=training.gradient_clip_norm,
+        kl_warmup_steps=training.kl_warmup_steps,
         steps_per_execution=training.steps_per_execution,
         jit_compile=training.jit_compile,
     )
-    return model, tf.train.Checkpoint(model=model, optimizer=optimizer)
+    checkpoint = tf.train.Checkpoint(model=model, optimizer=optimizer)
+    # Made here and not at the first save: all workers of a cluster must make the same
+    # variables, and only one of them saves.
+    _ = checkpoint.save_counter
+    return model, checkpoint
 
 
 def restore(
@@ -157,6 +173,29 @@ def restore(
         reason = str(error).splitlines()[0]
         raise ValueError(f"{path}: unreadable checkpoint ({reason})") from error
     return int(checkpoint.optimizer.iterations.numpy())
+
+
+def _check_workers_agree(
+    strategy: tf.distribute.Strategy,
+    config: Config,
+    info: records.DatasetInfo,
+    start: int,
+) -> None:
+    """Checks that all workers are about to do the same.
+
+    Raises:
+        ValueError: they have other flags or data, or do not share a run directory.
+    """
+    settings = json.dumps([config.to_json(), info.fingerprint], sort_keys=True)
+    # A positive number: the sign bit of the hash does not fit into int64.
+    if len(set(strategies.gather(strategy, salted_hash(settings, "workers") >> 1))) > 1:
+        raise ValueError("the workers have other flags or data than each other")
+    starts = strategies.gather(strategy, start)
+    if len(set(starts)) > 1:
+        raise ValueError(
+            f"the workers found checkpoints of the steps {starts}, expected the same: "
+            f"--run_dir must be on a file system that all of them see"
+        )
 
 
 def _check_batch(config: Config, strategy: tf.distribute.Strategy) -> None:
@@ -177,49 +216,77 @@ def _fit(
     manager: tf.train.CheckpointManager,
     start: int,
 ) -> Outcome:
-    training = config.training
-    writer = tf.summary.create_file_writer(str(directory.tensorboard))
-    if start == 0:
-        write_settings(writer, config, describe_dataset(info))
+    training, chief = config.training, strategies.is_chief(strategy)
     guard = callbacks.NonFiniteGuard(
         start, training.log_every, lambda step: _keys_of_step(info, config, step)
     )
+    # All workers look and reset at the same steps, but only the chief writes.
     checkpoints = callbacks.Checkpoints(
-        start, training.checkpoint_every, manager, guard
+        start, training.checkpoint_every, manager if chief else None, guard
     )
+    several = strategies.num_workers(strategy) > 1
+    interrupts = callbacks.Interrupts(start, _AGREE_EVERY if several else None)
+    writer = tf.summary.create_noop_writer()
+    if chief:
+        writer = tf.summary.create_file_writer(str(directory.tensorboard))
+        if start == 0:
+            write_settings(writer, config, describe_dataset(info))
     logs = callbacks.ScalarLogs(start, training.log_every, writer, training.batch_size)
-    line = callbacks.ProgressLine(start, training.steps, config.model.name)
-    interrupts = callbacks.Interrupts(start)
-    validation = Validation(
-        start,
-        config=config,
-        validator=Validator(model, info, config),
-        writer=writer,
-        run_dir=directory,
-        checkpoint=checkpoint,
-        checkpoints=checkpoints,
-        report=line.progress.write,
-        done=logs.restart_clock,
-    )
-    # The guard comes before whatever saves, and the validation after the logs, whose
-    # means it resets.
-    steps = [guard, logs, checkpoints, validation, line, interrupts]
-    batches = input_pipeline.training_batches(info, config, start_step=start)
-    batches = strategy.experimental_distribute_dataset(batches)
+    # The guard comes before whatever saves.
+    steps = [guard, logs, checkpoints]
+    if chief:
+        line = callbacks.ProgressLine(start, training.steps, config.model.name)
+        validation = Validation(
+            start,
+            config=config,
+            validator=Validator(model, info, config),
+            writer=writer,
+            run_dir=directory,
+            checkpoint=checkpoint,
+            checkpoints=checkpoints,
+            report=line.progress.write,
+            done=logs.restart_clock,
+        )
+        steps += [validation, line]
     try:
-        with records.named_errors(str(info.data_dir)):
+        with (
+            records.named_errors(str(info.data_dir)),
+            strategies.named_errors(strategy),
+        ):
             model.fit(
-                batches,
+                _batches(info, config, strategy, start),
                 epochs=1,
                 steps_per_epoch=training.steps - start,
-                callbacks=steps,
+                callbacks=[*steps, interrupts],
                 verbose=0,
             )
+            checkpoints.save()
+            strategies.gather(strategy, checkpoints.step)  # Nobody leaves before.
     finally:
         interrupts.restore()
         writer.close()
-    checkpoints.save()
     return Outcome(checkpoints.step, directory.best_score(), interrupts.signal)
+
+
+def _batches(
+    info: records.DatasetInfo,
+    config: Config,
+    strategy: tf.distribute.Strategy,
+    start: int,
+) -> Iterable[Batch]:
+    """Returns the batches of all replicas, from step `start` on."""
+
+    def of_worker(context: tf.distribute.InputContext) -> tf.data.Dataset:
+        return input_pipeline.training_batches(
+            info,
+            config,
+            start_step=start,
+            num_workers=context.num_input_pipelines,
+            worker=context.input_pipeline_id,
+            num_replicas=context.num_replicas_in_sync,
+        )
+
+    return strategy.distribute_datasets_from_function(of_worker)
 
 
 def _keys_of_step(info: records.DatasetInfo, config: Config, step: int) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import math
 from collections.abc import Callable
@@ -15,7 +16,8 @@ from tf_probunet import files, input_pipeline, records, seeds
 from tf_probunet.config import Config
 from tf_probunet.evaluation import ged, switched_modes
 from tf_probunet.figures import sample_grid, style
-from tf_probunet.models.base import SegmentationModel
+from tf_probunet.models.base import Batch, SegmentationModel
+from tf_probunet.training import collapse
 from tf_probunet.training.callbacks import Checkpoints, Logs, StepCallback
 from tf_probunet.training.run_dir import BEST_NAME, RunDir
 
@@ -41,29 +43,35 @@ class Validator:
         self._loss_batches = input_pipeline.validation_batches(
             info, config, self._num_images, batch
         ).cache()
-        self._num_batches = math.ceil(self._num_images / batch)
         examples = input_pipeline.evaluation_examples(info, "val", config.data)
         self._examples = examples.take(self._num_images).batch(batch).cache()
         self._score = _scorer(info, config)
 
     def loss(self) -> dict[str, float]:
         """Returns the mean of each term of the objective."""
-        # Keras asks for the number of batches where it runs several in one call.
-        return self._model.evaluate(
-            self._loss_batches, steps=self._num_batches, verbose=0, return_dict=True
-        )
+        # Not by Keras' `evaluate`, which would have all workers of a cluster take part.
+        sums: dict[str, float] = {}
+        for batch in self._loss_batches:
+            size = len(batch["image"])
+            for name, value in self._terms(batch).items():
+                sums[name] = sums.get(name, 0.0) + size * float(value)
+        return {name: total / self._num_images for name, total in sums.items()}
 
-    def energy_distance(self) -> float:
-        """Returns the mean squared energy distance over the validation images."""
+    def energy_distance(self) -> dict[str, float]:
+        """Scores samples of the validation images.
+
+        Returns:
+            `ged`, the mean squared energy distance, and `diversity`, the share of the
+            images whose samples are not all the same.
+        """
         count = self._available(self._num_samples)
-        scores = []
+        scores, differ = [], []
         for i, batch in enumerate(self._examples):
-            labels = self._sample(batch["image"], count, seeds.fold_in(self._seed, i))
-            scores += [
-                self._score(*pair)
-                for pair in zip(labels.numpy(), batch["labels"].numpy())
-            ]
-        return float(np.mean(scores))
+            seed = seeds.fold_in(self._seed, i)
+            samples = self._sample(batch["image"], count, seed).numpy()
+            scores += map(self._score, samples, batch["labels"].numpy())
+            differ += [bool((maps != maps[:1]).any()) for maps in samples]
+        return {"ged": float(np.mean(scores)), "diversity": float(np.mean(differ))}
 
     def picture(self) -> bytes:
         """Returns a PNG of images, graders and samples."""
@@ -76,6 +84,10 @@ class Validator:
             samples=samples.numpy(),
         )
         return style.to_png(figure)
+
+    @functools.cached_property
+    def _terms(self) -> Callable[[Batch], dict[str, tf.Tensor]]:
+        return tf.function(self._model.validation_terms, reduce_retracing=True)
 
     def _available(self, num_samples: int) -> int:
         return min(num_samples, self._model.max_samples or num_samples)
@@ -101,7 +113,7 @@ class Validation(StepCallback):
         self._config, self._validator, self._writer = config, validator, writer
         self._run_dir, self._checkpoints = run_dir, checkpoints
         self._report, self._done = report, done
-        self._best = run_dir.best_score()
+        self._best, self._warning = run_dir.best_score(), None
         self._manager = tf.train.CheckpointManager(
             checkpoint, str(run_dir.best), max_to_keep=1
         )
@@ -122,8 +134,10 @@ class Validation(StepCallback):
             self._validate()
 
     def _validate(self) -> None:
-        scores = self._validator.loss()
-        scores["ged"] = self._validator.energy_distance()
+        scores = {**self._validator.loss(), **self._validator.energy_distance()}
+        active = collapse.active_latents(scores)
+        if active is not None:
+            scores["active_latents"] = active
         with self._writer.as_default(step=self.step):
             for name, value in scores.items():
                 tf.summary.scalar(f"validation/{name}", value)
@@ -134,7 +148,16 @@ class Validation(StepCallback):
             f"step {self.step}: validation loss {scores['loss']:.5g}, "
             f"GED {scores['ged']:.4f}"
         )
+        self._warn(collapse.warning(scores, is_stochastic=self.model.is_stochastic))
         self._keep_if_best(scores)
+
+    def _warn(self, warning: str | None) -> None:
+        """Says it once, until it changes."""
+        if warning is not None and warning != self._warning:
+            self._report(f"step {self.step}: warning: {warning}")
+            with self._writer.as_default(step=self.step):
+                tf.summary.text("validation/warning", warning)
+        self._warning = warning
 
     def _keep_if_best(self, scores: dict[str, float]) -> None:
         by = self._config.training.best_by

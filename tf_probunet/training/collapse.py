@@ -1,0 +1,49 @@
+"""Signs that a model has stopped using its latents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+# A dimension whose KL divergence is less than this many nats on average says nothing.
+ACTIVE_NATS = 0.01
+# So few images with samples that differ are as good as none.
+MIN_DIVERSITY = 0.02
+
+
+def active_latents(scores: Mapping[str, float]) -> int | None:
+    """Counts the latent dimensions in use, from `kl_0`, `kl_1`, ... in nats.
+
+    Returns:
+        None for a model without latents.
+    """
+    shares = _latents(scores)
+    return sum(share >= ACTIVE_NATS for share in shares) if shares else None
+
+
+def warning(scores: Mapping[str, float], *, is_stochastic: bool) -> str | None:
+    """Says what looks collapsed.
+
+    Args:
+        scores: of a validation: `kl_0`, ... where there are latents, and `diversity`,
+            the share of images whose samples are not all the same.
+        is_stochastic: whether samples are meant to differ.
+
+    Returns:
+        One line, or None if nothing does.
+    """
+    active, asked = active_latents(scores), len(_latents(scores))
+    signs = []
+    if active is not None and active < asked:
+        signs.append(
+            f"only {active} of {asked} latent dimensions are active (KL of at least "
+            f"{ACTIVE_NATS} nats)"
+        )
+    if is_stochastic and scores["diversity"] < MIN_DIVERSITY:
+        signs.append(
+            f"only {scores['diversity']:.1%} of the images have samples that differ"
+        )
+    return f"{'; '.join(signs)}: see docs/training.md" if signs else None
+
+
+def _latents(scores: Mapping[str, float]) -> list[float]:
+    return [v for name, v in scores.items() if name[:3] == "kl_" and name[3:].isdigit()]
