@@ -8,7 +8,7 @@ SETUP_FILES := setup.cfg pyproject.toml constraints.txt
 # pytest-xdist runs the tests on this many processes.
 TEST_WORKERS ?= 2
 
-.PHONY: help setup demo compare test test-all lint bench clean
+.PHONY: help setup demo compare test test-all lint bench audit clean
 
 help:
 	@echo "make demo      train, evaluate and export a model on phantom data (minutes)"
@@ -17,6 +17,7 @@ help:
 	@echo "make test-all  the tests, the slow ones too"
 	@echo "make lint      ruff"
 	@echo "make bench     speed and memory, as ratios"
+	@echo "make audit     known vulnerabilities of the pinned packages (needs the network)"
 	@echo "make clean     remove the virtual environment and the runs"
 
 setup: $(STAMP)
@@ -43,6 +44,11 @@ lint: $(STAMP)
 
 bench: $(STAMP)
 	@for bench in run/bench_*.py; do echo "== $$bench"; $(RUN) $$bench || exit 1; done
+
+# In an environment of its own: nothing of the package needs it.
+# Exit codes: 0 nothing is known, 1 vulnerabilities found, 3 no answer for some or all.
+audit: $(STAMP)
+	@bash .ci/audit $(RUN) $(VENV)/audit
 
 clean:
 	rm -rf $(VENV) runs build *.egg-info

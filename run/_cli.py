@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import logging as python_logging
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,6 +16,10 @@ from absl import app, flags, logging
 FLAGS = flags.FLAGS
 
 _HELP = {"-h", "-help", "--help", "--helpshort", "--helpfull"}
+# What TensorFlow says of a disk that can't be written to is no bug.
+_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
+# What it wraps its messages in: "{{node x}} <file>; <reason> [Op:SaveV2]".
+_WRAPPING = re.compile(r"\{\{.*?\}\}|\[Op:.*", re.DOTALL)
 
 
 def start(
@@ -42,7 +48,10 @@ def start(
         for name in required:
             if FLAGS[name].value in (None, ""):
                 raise flags.Error(f"flag --{name} is required; see --help")
-    except (flags.Error, OSError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        named = [word for word in sys.argv[1:] if "flagfile" in word]
+        _fail(ValueError(f"{' '.join(named)}: not a text file ({error})"))
+    except (flags.Error, OSError, ValueError) as error:
         _fail(error)
     logging.set_verbosity(logging.ERROR)
     python_logging.getLogger("tensorflow").setLevel(python_logging.ERROR)
@@ -112,9 +121,23 @@ def _guarded(main: Callable[[], int | None]) -> None:
         if os.environ.get("TF_PROBUNET_TRACEBACK"):
             raise
         _fail(error)
+    except _tensorflow_errors() as error:
+        about_disk = any(os.strerror(code) in error.message for code in _DISK_ERRORS)
+        if os.environ.get("TF_PROBUNET_TRACEBACK") or not about_disk:
+            raise
+        _fail(OSError(_WRAPPING.sub("", error.message)))
+
+
+def _tensorflow_errors() -> tuple[type[BaseException], ...]:
+    """Returns the base of TensorFlow's errors, without loading it only for that."""
+    tensorflow = sys.modules.get("tensorflow")
+    return (tensorflow.errors.OpError,) if tensorflow else ()
 
 
 def _fail(error: BaseException) -> None:
-    text = " ".join(str(error).split())
+    text = str(error)
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        text = f"{error.filename}: {error.strerror}"
+    text = " ".join(text.split())
     sys.stderr.write(f"error: {text or type(error).__name__}\n")
     sys.exit(1)

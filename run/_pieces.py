@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pathlib
 import subprocess
 import sys
@@ -54,6 +53,7 @@ class Pieces:
         """
         note = self._notes / f"{name}.json"
         before = files.read_json(note, "note") if note.exists() else {"seconds": 0.0}
+        files.check_fields(before, {"seconds": [int, float]}, note)
         if before.get("done"):
             print(f"{name}: done before", flush=True)
             return before["seconds"]
@@ -84,4 +84,4 @@ class Pieces:
         note = self._notes / f"{name}.json"
         if not note.exists():
             files.write_json(note, compute())
-        return json.loads(note.read_text(encoding="utf-8"))
+        return files.read_json(note, "note")

@@ -21,6 +21,25 @@ def pytest_collection_finish() -> None:
         strategy.split_cpu(2)
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Says how many damaged inputs the tests in tests/fuzz tried."""
+    tried: dict[str, int] = {}
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            for name, number in getattr(report, "user_properties", ()):
+                if name == "fuzz_inputs":
+                    tried[report.nodeid] = number
+    if tried:
+        by_file: dict[str, int] = {}
+        for nodeid, number in tried.items():
+            name = pathlib.PurePath(nodeid.partition("::")[0]).stem
+            by_file[name] = by_file.get(name, 0) + number
+        listed = ", ".join(f"{name} {n}" for name, n in sorted(by_file.items()))
+        terminalreporter.write_line(
+            f"fuzz: {sum(tried.values())} inputs tried ({listed})"
+        )
+
+
 @pytest.fixture(scope="session")
 def phantom_dir(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     """A prepared phantom data set: 24, 8 and 8 images of 32x32."""

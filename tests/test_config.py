@@ -181,3 +181,11 @@ def test_off_switches_every_change_off():
 def test_importing_does_not_import_tensorflow():
     code = "import sys, tf_probunet.config; sys.exit('tensorflow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("eval_size", [0, 32])
+def test_a_scored_frame_smaller_than_the_crop_is_refused(eval_size):
+    with pytest.raises(ValueError, match="scored_size is 16, expected 0 or at least"):
+        DataConfig(eval_size=eval_size, scored_size=16)
+    assert DataConfig(eval_size=16, scored_size=32).frame_size == 32
+    assert DataConfig(eval_size=16).frame_size == 16

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 
+import numpy as np
 import pytest
 
 from tf_probunet import files
@@ -32,6 +33,50 @@ def test_atomic_path_keeps_the_old_file_on_failure(tmp_path, failure):
             raise failure
     assert path.read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["file.bin"]
+
+
+@pytest.mark.parametrize("named", [None, str, lambda temporary: temporary])
+def test_failed_write_names_the_file(tmp_path, named):
+    path = tmp_path / "file.bin"
+    with pytest.raises(OSError) as caught:
+        with files.atomic_path(path) as temporary:
+            raise OSError(28, "No space", *([named(temporary)] if named else []))
+    assert (caught.value.errno, caught.value.filename) == (28, str(path))
+
+
+def test_failed_write_leaves_other_names(tmp_path):
+    with pytest.raises(FileNotFoundError) as caught:
+        with files.atomic_path(tmp_path / "file.bin"):
+            open(tmp_path / "other")
+    assert str(caught.value.filename) == str(tmp_path / "other")
+
+
+def test_temporaries_of_a_killed_process_are_removed(tmp_path):
+    ours = [".file.123.tmp.bin", ".train-00000-of-00002.7.tmp.tfrecord", ".LOCK.9.tmp"]
+    others = ["file.bin", ".hidden", ".file.tmp.bin", "file.123.tmp", ".a.1.tmp.b.c"]
+    for name in ours + others:
+        (tmp_path / name).touch()
+    files.remove_temporaries(tmp_path)
+    assert sorted(os.listdir(tmp_path)) == sorted(others)
+    files.remove_temporaries(tmp_path / "no such directory")
+
+
+def test_temporaries_are_named_as_they_are_removed(tmp_path):
+    for name in ("file.bin", "a.b.tfrecord", "no_suffix"):
+        with files.atomic_path(tmp_path / name) as temporary:
+            temporary.touch()
+            files.remove_temporaries(tmp_path)
+            assert not temporary.exists()
+            temporary.touch()
+
+
+def test_arrays_round_trip(tmp_path):
+    path = tmp_path / "x.npz"
+    files.write_arrays(path, {"a": np.arange(3), "b": np.array(["x", "ü"])})
+    with np.load(path, allow_pickle=False) as arrays:
+        assert sorted(arrays) == ["a", "b"]
+        np.testing.assert_array_equal(arrays["a"], [0, 1, 2])
+        assert list(arrays["b"]) == ["x", "ü"]
 
 
 def test_json_round_trip(tmp_path):

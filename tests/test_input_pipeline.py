@@ -175,7 +175,9 @@ def test_workers_share_the_batches_of_one(info):
 
 
 def test_batch_that_can_not_be_shared_is_refused(info):
-    with pytest.raises(ValueError, match="batch_size is 5, expected a multiple of 2"):
+    with pytest.raises(
+        ValueError, match="batch_size is 5, expected a multiple of the 2"
+    ):
         input_pipeline.training_batches(info, _config(), num_workers=2)
 
 
@@ -242,6 +244,16 @@ def test_central_crop(size, rows, cols):
     images = np.arange(2 * 5 * 8 * 3).reshape(2, 5, 8, 3)
     cropped = input_pipeline.central_crop(tf.constant(images), size).numpy()
     np.testing.assert_array_equal(cropped, images[:, slice(*rows), slice(*cols)])
+
+
+@pytest.mark.parametrize("size", [0, 3, 4, 5])
+def test_padding_undoes_the_crop(size):
+    images = np.arange(1, 2 * 5 * 8 + 1).reshape(2, 5, 8)
+    cropped = input_pipeline.central_crop(images[..., None], size)[..., 0]
+    padded = input_pipeline.pad_to(cropped, (5, 8), value=-1)
+    kept = padded >= 0
+    assert kept.sum() == cropped.size
+    np.testing.assert_array_equal(padded[kept], images[kept])
 
 
 def test_evaluation_examples_are_the_stored_ones(phantom_dir):

@@ -14,7 +14,10 @@ _ROOT = pathlib.Path(__file__).resolve().parents[1]
 _PACKAGE = "tf_probunet"
 
 # What each part of the package may import of it.
-_BASE = {"", "files", "hashing", "progress", "config", "cityscapes_labels"}
+_BASE = {
+    *("", "files", "damage", "arrays", "checksums", "hashing", "progress", "config"),
+    "cityscapes_labels",
+}
 _METRICS = _BASE | {"evaluation"}
 _AFTER_EXPORT = "readers of saved models"
 _ALLOWED = {

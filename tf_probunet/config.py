@@ -88,6 +88,12 @@ class ModelConfig(_Checked):
     latent_dim: int | None = _field(
         None, "dimensions of the latent space (default: the model's own)", at_least=1
     )
+    latent_pooling: int = _field(
+        1,
+        "prob_unet, image2image_vae: prior and posterior net see means of squares of "
+        "so many pixels a side, and cost so much less; 1 for every pixel",
+        at_least=1,
+    )
     beta: float | None = _field(
         None, "weight of the KL divergence (default: the model's own)", at_least=0
     )
@@ -122,9 +128,15 @@ class ModelConfig(_Checked):
     )
 
     @property
+    def has_prior_net(self) -> bool:
+        """Whether the prior is learned."""
+        return self.name == "prob_unet" and not self.fixed_prior
+
+    @property
     def size_divisor(self) -> int:
         """Heights and widths that the down-samplings allow are multiples of this."""
-        return 2 ** (self.num_scales - 1)
+        has_latents = self.name in ("prob_unet", "image2image_vae")
+        return 2 ** (self.num_scales - 1) * (self.latent_pooling if has_latents else 1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,6 +166,12 @@ class DataConfig(_Checked):
         "the whole image",
         at_least=0,
     )
+    scored_size: int = _field(
+        0,
+        "height and width of the central frame that is scored, if larger than "
+        "eval_size: what the network does not see is background; 0 for eval_size",
+        at_least=0,
+    )
     window_low: float = _field(
         -1000.0, "Hounsfield units that become 0 (images stored in HU only)"
     )
@@ -168,6 +186,16 @@ class DataConfig(_Checked):
                 f"window_low is {self.window_low}, expected less than window_high, "
                 f"which is {self.window_high}"
             )
+        if self.scored_size and not 0 < self.eval_size <= self.scored_size:
+            raise ValueError(
+                f"scored_size is {self.scored_size}, expected 0 or at least eval_size, "
+                f"which is {self.eval_size or 'the whole image'}"
+            )
+
+    @property
+    def frame_size(self) -> int:
+        """Height and width of what is scored; 0 for the whole image."""
+        return self.scored_size or self.eval_size
 
 
 @dataclasses.dataclass(frozen=True)
@@ -265,6 +293,12 @@ class TrainingConfig(_Checked):
         "from the start",
         at_least=0,
     )
+    prior_steps: int = _field(
+        0,
+        "prob_unet: of the steps, the last so many train the prior net alone, which is "
+        "cheap; 0 for none",
+        at_least=0,
+    )
     ema_decay: float = _field(
         0.0,
         "average the weights with this decay per step; validation and export use the "
@@ -313,7 +347,20 @@ class Config:
                 raise ValueError(
                     f"{name} is {size}, expected a multiple of {divisor} for "
                     f"{self.model.num_scales} scales"
+                    + (" behind the pooling" if self.model.latent_pooling > 1 else "")
                 )
+
+        training = self.training
+        if training.prior_steps >= training.steps:
+            raise ValueError(
+                f"prior_steps is {training.prior_steps}, expected less than steps, of "
+                f"which there are {training.steps}"
+            )
+
+    @property
+    def prior_steps(self) -> int:
+        """Steps for the prior net alone: none for a model that has no prior net."""
+        return self.training.prior_steps if self.model.has_prior_net else 0
 
     def to_json(self) -> dict[str, Any]:
         """Returns the configuration as a JSON object."""

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tf_probunet import files
+from tf_probunet import checksums, files
 from tf_probunet.model_card import model_card
 from tf_probunet.models.base import SegmentationModel
 from tf_probunet.models.unet_ensemble import UNetEnsemble
@@ -158,6 +158,7 @@ def save(
         module.assets = [tf.saved_model.Asset(str(p)) for p in sorted(assets.iterdir())]
         saved = temporary / "saved_model"
         tf.saved_model.save(module, str(saved), signatures=functions)
+        checksums.write(saved)
         if out_dir.exists():
             os.replace(out_dir, temporary / "replaced")
         os.replace(saved, out_dir)

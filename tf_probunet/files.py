@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import json
 import os
 import pathlib
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Union
 
 Path = Union[str, "os.PathLike[str]"]
+
+# Descriptions and results are far smaller: anything over it is something else.
+MAX_JSON_BYTES = 2**28
+
+_LARGE_READ = 2**20
+_TEMPORARY = re.compile(r"\..*\.\d+\.tmp(\.[^.]*)?")
 
 
 @contextlib.contextmanager
@@ -23,6 +31,9 @@ def atomic_path(path: Path) -> Iterator[pathlib.Path]:
     Yields:
         The temporary path. It is flushed to disk and renamed to `path` when the
         block ends well, and removed when it does not.
+
+    Raises:
+        OSError: it can't be written, for example because the disk is full.
     """
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -33,8 +44,25 @@ def atomic_path(path: Path) -> Iterator[pathlib.Path]:
         with open(temporary, "rb") as handle:
             os.fsync(handle.fileno())
         os.replace(temporary, path)
+    except OSError as error:
+        # A write that fails knows no name, an open only that of the temporary file.
+        unnamed = error.filename in (None, temporary, str(temporary))
+        if unnamed and error.errno is not None:
+            error.filename = str(path)
+        raise
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def remove_temporaries(directory: Path) -> None:
+    """Removes what `atomic_path` left in a directory when its process was killed.
+
+    Only for a directory that nobody else is writing to.
+    """
+    directory = pathlib.Path(directory)
+    for path in directory.iterdir() if directory.is_dir() else ():
+        if _TEMPORARY.fullmatch(path.name):
+            path.unlink()
 
 
 def write_bytes(path: Path, data: bytes) -> None:
@@ -53,6 +81,17 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
 
 
+def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
+    """Writes arrays to `path` atomically, as a compressed .npz."""
+    import numpy as np  # Commands that only show their help do without it.
+
+    # Not straight to the file: on a full disk NumPy's writer complains once more when
+    # it is thrown away.
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)
+    write_bytes(path, buffer.getvalue())
+
+
 def read_json(path: Path, what: str) -> dict[str, Any]:
     """Reads a JSON object.
 
@@ -65,13 +104,19 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: the file does not hold a JSON object.
+        ValueError: the file does not hold a JSON object, is over `MAX_JSON_BYTES`,
+            or holds a whole number of over 64 bits.
     """
     path = pathlib.Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such {what}")
+    if path.stat().st_size > MAX_JSON_BYTES:
+        raise ValueError(
+            f"{path}: {path.stat().st_size} bytes, expected at most {MAX_JSON_BYTES} "
+            f"for a {what}"
+        )
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = json.loads(path.read_text(encoding="utf-8"), parse_int=_whole_number)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: not a valid {what} in JSON ({error})") from error
     if not isinstance(value, dict):
@@ -79,6 +124,54 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
             f"{path}: expected a JSON object as {what}, got {type(value).__name__}"
         )
     return value
+
+
+class BoundedReader(io.BufferedReader):
+    """A file that libraries read from, whatever lengths it announces.
+
+    Python makes room for as many bytes as are asked for; here never for more than the
+    file has.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Opens the file."""
+        super().__init__(io.FileIO(os.fspath(path)))
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Reads at most `size` bytes; -1 or None for all."""
+        if size is not None and size > _LARGE_READ:
+            size = min(size, os.fstat(self.fileno()).st_size)
+        return super().read(size)
+
+
+def check_fields(
+    found: Mapping[str, Any], fields: Mapping[str, Sequence[type]], path: Path
+) -> None:
+    """Checks that a JSON object has fields of these types.
+
+    Args:
+        found: the object.
+        fields: the types that each field may have.
+        path: the file it was read from, for the error message.
+
+    Raises:
+        ValueError: a field is missing or of another type.
+    """
+    missing = sorted(set(fields) - set(found))
+    if missing:
+        raise ValueError(f"{path}: lacks {', '.join(missing)}")
+    for name, types in fields.items():
+        if type(found[name]) not in types:
+            expected = " or ".join(kind.__name__ for kind in types)
+            value = repr(found[name])[:80]
+            raise ValueError(f"{path}: {name} is {value}, expected {expected}")
+
+
+def _whole_number(text: str) -> int:
+    # No setting is larger, and arithmetic with thousands of digits never ends.
+    if len(text) > 20:
+        raise ValueError(f"the number {text[:20]}... has over 64 bits")
+    return int(text)
 
 
 def sha256(path: Path) -> str:

@@ -8,6 +8,7 @@ step, and workers can share the stream without talking to each other.
 
 from __future__ import annotations
 
+import numpy as np
 import tensorflow as tf
 
 from tf_probunet import augmentation, records, seeds
@@ -75,15 +76,27 @@ def training_batches(
 
 
 def evaluation_examples(
-    info: records.DatasetInfo, split: str, config: DataConfig
+    info: records.DatasetInfo,
+    split: str,
+    config: DataConfig,
+    *,
+    size: int | None = None,
 ) -> tf.data.Dataset:
     """Returns the examples of a split in their stored order, unaugmented.
 
-    Each has `key`, `group`, `image` [h, w, C] float32 in 0..1 and `labels` [G, h, w]
-    int32, cropped to the central `eval_size`, and `modes` [M, h, w] and `mode_probs`
-    [M] where the data set knows them.
+    Args:
+        info: the prepared data.
+        split: which of them.
+        config: how they become inputs.
+        size: of the central crop; 0 for the whole image, None for `eval_size`.
+
+    Returns:
+        Examples of `key`, `group`, `image` [h, w, C] float32 in 0..1 and `labels`
+        [G, h, w] int32, and `modes` [M, h, w] and `mode_probs` [M] where the data set
+        knows them.
     """
     spec = info.spec
+    size = config.eval_size if size is None else size
 
     def example(serialized: tf.Tensor) -> dict[str, tf.Tensor]:
         parsed = records.parse(serialized, spec)
@@ -91,13 +104,13 @@ def evaluation_examples(
         result = {
             "key": parsed["key"],
             "group": parsed["group"],
-            "image": central_crop(image[None], config.eval_size)[0],
+            "image": central_crop(image[None], size)[0],
         }
         for name in ("labels", "modes"):
             if name in parsed:
                 maps = records.decode_all_labels(parsed[name], spec)
                 maps = tf.ensure_shape(maps, [None, *spec.image_shape[:2]])
-                result[name] = central_crop(maps[..., None], config.eval_size)[..., 0]
+                result[name] = central_crop(maps[..., None], size)[..., 0]
         if "modes" in parsed:
             result["mode_probs"] = parsed["mode_probs"]
         return result
@@ -144,6 +157,15 @@ def central_crop(images: tf.Tensor, size: int) -> tf.Tensor:
     height, width = augmentation.crop_shape(shape, size)
     row, col = (shape[0] - height) // 2, (shape[1] - width) // 2
     return images[:, row : row + height, col : col + width]
+
+
+def pad_to(maps: np.ndarray, shape: tuple[int, int], value: float = 0) -> np.ndarray:
+    """Puts [..., h, w] into the middle of [..., H, W]: undoes `central_crop`."""
+    (height, width), (inner_height, inner_width) = shape, maps.shape[-2:]
+    row, col = (height - inner_height) // 2, (width - inner_width) // 2
+    padded = np.full([*maps.shape[:-2], height, width], value, maps.dtype)
+    padded[..., row : row + inner_height, col : col + inner_width] = maps
+    return padded
 
 
 def switch_classes(labels: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import io
-import os
 import pathlib
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -18,7 +18,7 @@ import numpy as np
 import PIL.Image
 import tensorflow as tf
 
-from tf_probunet import files
+from tf_probunet import damage, files
 from tf_probunet.hashing import salted_hash
 
 # The major part changes when old readers would misread new data.
@@ -28,6 +28,10 @@ IGNORE_LABEL = 255
 
 _INT16_OFFSET = 32768
 _ORDER_SALT = "record order"
+# Of an image's sides, and of the numbers of graders and modes.
+_MAX_LENGTH = 2**15
+_SHARD_NAME = re.compile(r"[\w-]+\.tfrecord")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 # What the values mean, and how they are stored.
 _DTYPES = {"hu": "int16", "uint8": "uint8"}
 _CHANNELS = {"hu": (1,), "uint8": (1, 3)}
@@ -284,9 +288,14 @@ def read_info(data_dir: files.Path) -> DatasetInfo:
         _check_spec(spec)
         _check_shards(splits)
     except (TypeError, KeyError, AttributeError) as error:
-        raise ValueError(f"{path}: damaged data set description ({error!r})") from error
+        raise ValueError(
+            f"{path}: damaged data set description ({type(error).__name__}: "
+            f"{damage.reason(error)})"
+        ) from error
     except ValueError as error:
-        raise ValueError(f"{path}: damaged data set description ({error})") from error
+        raise ValueError(
+            f"{path}: damaged data set description ({damage.reason(error)})"
+        ) from error
     return DatasetInfo(data_dir=data_dir, spec=spec, splits=splits)
 
 
@@ -295,9 +304,11 @@ def named_errors(source: str) -> Iterator[None]:
     """Turns TensorFlow's errors while reading records into one that names `source`."""
     try:
         yield
-    except (tf.errors.DataLossError, tf.errors.InvalidArgumentError) as error:
-        reason = error.message.splitlines()[0]
+    except tf.errors.OpError as error:
+        reason = (error.message or type(error).__name__).splitlines()[0]
         raise ValueError(f"{source}: unreadable record ({reason})") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{source}: unreadable record, its key is no text") from error
 
 
 def _check_example(example: Example, spec: DatasetSpec) -> None:
@@ -433,12 +444,20 @@ def _check_shard(path: pathlib.Path, shard: dict[str, Any]) -> None:
 def _check_spec(spec: DatasetSpec) -> None:
     numbers = (*spec.image_shape, spec.num_graders, spec.num_modes + 1)
     if len(spec.image_shape) != 3 or any(
-        not isinstance(n, int) or n < 1 for n in numbers
+        type(n) is not int or not 1 <= n <= _MAX_LENGTH for n in numbers
     ):
         raise ValueError(
             f"image_shape {spec.image_shape}, num_graders {spec.num_graders} and "
             f"num_modes {spec.num_modes}, expected whole numbers of at least 1, 1 and 0"
         )
+    names = (spec.name, *spec.class_names)
+    if len(names) < 2 or not all(isinstance(name, str) for name in names):
+        raise ValueError(
+            f"name {spec.name!r}, class_names {list(spec.class_names)[:5]}, expected "
+            "text"
+        )
+    if spec.ignore_label is not None and type(spec.ignore_label) is not int:
+        raise ValueError(f"ignore_label {spec.ignore_label!r}, expected a number")
     if _DTYPES.get(spec.intensity) != spec.image_dtype:
         raise ValueError(
             f"intensity {spec.intensity!r} stored as {spec.image_dtype!r}, expected "
@@ -454,16 +473,22 @@ def _check_spec(spec: DatasetSpec) -> None:
 
 
 def _check_shards(splits: dict[str, dict[str, Any]]) -> None:
+    if not splits:
+        raise ValueError("no split in it")
     for split in splits.values():
+        counts = [split["count"], split["groups"]]
+        counts += [shard[n] for shard in split["shards"] for n in ("count", "bytes")]
+        if not all(type(number) is int and number >= 0 for number in counts):
+            raise ValueError("counts and sizes that are no whole numbers")
         total = sum(shard["count"] for shard in split["shards"])
         if total != split["count"]:
             raise ValueError(f"shards hold {total} examples of {split['count']}")
         for shard in split["shards"]:
-            if os.path.basename(shard["file"]) != shard["file"]:
+            # Nothing else is read, or removed when the data are prepared again.
+            if not _SHARD_NAME.fullmatch(shard["file"]):
                 raise ValueError(f"shard {shard['file']!r} is not a plain file name")
-            described = (type(shard["bytes"]), type(shard["sha256"]))
-            if described != (int, str):
-                raise ValueError(f"shard {shard['file']!r} has no size and checksum")
+            if not _SHA256.fullmatch(shard["sha256"]):
+                raise ValueError(f"shard {shard['file']!r} has no checksum")
 
 
 def _encode_png(image: np.ndarray) -> bytes:

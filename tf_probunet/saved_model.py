@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import pathlib
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from tf_probunet import cityscapes_labels, files
+from tf_probunet import checksums, cityscapes_labels, damage, files
 from tf_probunet.config import DataConfig, ModelConfig
 
 _GRAPH_NAME = "saved_model.pb"
-_METADATA = {"model", "max_samples", "is_stochastic", "size_divisor", "parameters"}
-_DATASET = {"name", "fingerprint", "class_names", "intensity", "preparation"}
+_METADATA = {
+    "model": [str],
+    "max_samples": [int, type(None)],
+    "is_stochastic": [bool],
+    "size_divisor": [int],
+    "parameters": [int],
+}
+_DATASET = {
+    "name": [str],
+    "fingerprint": [str],
+    "class_names": [list],
+    "intensity": [str],
+    "preparation": [dict],
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,6 +111,7 @@ def load(path: files.Path) -> LoadedModel:
         raise FileNotFoundError(f"{path}: no such directory, expected a SavedModel")
     if not (path / _GRAPH_NAME).is_file():
         raise FileNotFoundError(f"{path}: not a SavedModel (it has no {_GRAPH_NAME})")
+    checksums.check(path)
     network, data = _read_config(path)
     metadata = _read_asset(path, "metadata.json", _METADATA)
     dataset = _read_asset(path, "dataset.json", _DATASET)
@@ -105,10 +119,12 @@ def load(path: files.Path) -> LoadedModel:
         module = tf.saved_model.load(str(path))
     except tf.errors.OpError as error:
         raise ValueError(f"{path}: damaged SavedModel ({_reason(error)})") from error
-    except (OSError, ValueError, KeyError) as error:
-        reason = (str(error) or repr(error)).splitlines()[0]
+    # For damaged graphs TensorFlow raises all kinds of errors, internal ones too.
+    except Exception as error:
+        reason = damage.reason(error)
         raise ValueError(f"{path}: damaged SavedModel ({reason})") from error
     model = LoadedModel(path, network, data, metadata, dataset, module)
+    _check_values(model)
     if not model.has("sample"):
         raise ValueError(
             f"{path}: a SavedModel without the function `sample`, expected one of "
@@ -137,13 +153,31 @@ def _read_config(path: pathlib.Path) -> tuple[ModelConfig, DataConfig]:
     try:
         return ModelConfig(**sections["model"]), DataConfig(**sections["data"])
     except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{file}: does not fit this version ({error})") from error
+        raise ValueError(
+            f"{file}: does not fit this version ({damage.reason(error)})"
+        ) from error
 
 
-def _read_asset(path: pathlib.Path, name: str, expected: set[str]) -> dict[str, Any]:
+def _read_asset(
+    path: pathlib.Path, name: str, fields: dict[str, list[type]]
+) -> dict[str, Any]:
     file = path / "assets" / name
     found = files.read_json(file, "description in a SavedModel")
-    if not expected <= set(found):
-        missing = ", ".join(sorted(expected - set(found)))
-        raise ValueError(f"{file}: lacks {missing}")
+    files.check_fields(found, fields, file)
     return found
+
+
+def _check_values(model: LoadedModel) -> None:
+    """Checks what the types alone do not say."""
+    file = model.path / "assets"
+    names, spacing = model.dataset["class_names"], model.spacing_mm
+    if not names or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"{file / 'dataset.json'}: class_names are no list of names")
+    if spacing is not None and not (
+        type(spacing) in (int, float) and 0 < spacing < math.inf
+    ):
+        raise ValueError(f"{file / 'dataset.json'}: spacing_mm is no size in mm")
+    if model.size_divisor < 1 or (model.metadata["max_samples"] or 1) < 1:
+        raise ValueError(
+            f"{file / 'metadata.json'}: size_divisor or max_samples below 1"
+        )

@@ -185,7 +185,7 @@ def test_missing_and_damaged_results(tmp_path, pair):
     with pytest.raises(ValueError, match=r"lacks \['counts', 'keys'\]"):
         compare.read(pair[0])
     (pair[0] / "per_image.npz").unlink()
-    with pytest.raises(FileNotFoundError, match="per_image.npz: no such per-image"):
+    with pytest.raises(FileNotFoundError, match="per_image.npz: no such NPZ file"):
         compare.read(pair[0])
     (pair[0] / "results.json").write_text("{}")
     with pytest.raises(ValueError, match=r"has \[\], expected at least"):

@@ -223,6 +223,42 @@ def test_agrees_with_metrics_of_single_images(tmp_path, phantom_dir, drawing):
     assert results["exact_modes"]["ged"]["5"]["mean"] == pytest.approx(np.mean(exact))
 
 
+def test_what_the_model_does_not_see_of_the_frame_is_background(tmp_path, phantom_dir):
+    info = records.read_info(phantom_dir)
+    model = saved_models.save(
+        tmp_path / "model",
+        saved_models.levels,
+        info,
+        data=DataConfig(crop_size=16, eval_size=16, scored_size=28),
+    )
+    results = run(
+        tmp_path / "out",
+        phantom_dir,
+        saved_model=str(model),
+        num_samples=(3,),
+        save_samples=8,
+    )
+    assert results["protocol"]["image_size"] == [28, 28]
+    distances = []
+    examples = input_pipeline.evaluation_examples(
+        info, "test", DataConfig(eval_size=28)
+    )
+    for example in examples.as_numpy_iterator():
+        seed = np.array([sources.image_seed(0, example["key"].decode())], np.int32)
+        seen = example["image"][None, 6:22, 6:22]
+        samples = np.zeros([3, 28, 28], np.uint8)
+        samples[:, 6:22, 6:22] = saved_models.levels(seen, 3, seed)[0].numpy()
+        distances.append(ged.energy_distance(samples, example["labels"]))
+    assert results["ged"]["3"]["mean"] == pytest.approx(np.mean(distances))
+    with np.load(tmp_path / "out" / "samples.npz", allow_pickle=False) as stored:
+        mean = stored["mean"]
+    outside = np.ones([28, 28], bool)
+    outside[6:22, 6:22] = False
+    np.testing.assert_array_equal(mean[:, outside, 0], 1)
+    np.testing.assert_array_equal(mean[:, outside, 1], 0)
+    assert mean[:, ~outside, 1].std() > 0
+
+
 def numbers(results):
     """Results without what tells two calls apart."""
     return {k: v for k, v in results.items() if k != "command"}

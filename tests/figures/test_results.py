@@ -68,7 +68,7 @@ def test_missing_and_damaged_files_are_named(directory):
         model.samples(["z"])
     (directory / "per_image.npz").write_bytes(b"no zip file")
     (fresh,) = results.read([str(directory)])
-    with pytest.raises(ValueError, match="per_image.npz: not a readable NPZ"):
+    with pytest.raises(ValueError, match="per_image.npz: damaged NPZ"):
         fresh.array("ged")
     (directory / "per_image.npz").unlink()
     (fresh,) = results.read([str(directory)])

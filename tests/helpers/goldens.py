@@ -55,6 +55,12 @@ class Golden:
 GOLDENS = (
     Golden("prob_unet", "prob_unet", "ProbUNet", {"latent_dim": 2}),
     Golden(
+        "latent_pooling",
+        "prob_unet",
+        "ProbUNet",
+        {"latent_dim": 2, "latent_pooling": 2},
+    ),
+    Golden(
         "fixed_prior", "prob_unet", "ProbUNet", {"latent_dim": 2, "fixed_prior": True}
     ),
     Golden(

@@ -24,6 +24,7 @@ def save(
     channels: int = 1,
     num_classes: int = 2,
     with_assets: bool = True,
+    data: DataConfig | None = None,
     **metadata: Any,
 ) -> pathlib.Path:
     """Writes a model of binary masks that says it was trained on `info`."""
@@ -44,7 +45,9 @@ def save(
     if with_assets:
         model = ModelConfig(image_channels=channels, num_classes=num_classes)
         assets = {
-            "config": Config(model=model, data=DataConfig(eval_size=0)).to_json(),
+            "config": Config(
+                model=model, data=data or DataConfig(eval_size=0)
+            ).to_json(),
             "dataset": {
                 "name": info.spec.name,
                 "fingerprint": info.fingerprint,

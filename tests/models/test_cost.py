@@ -44,6 +44,12 @@ def test_prob_unet_by_hand():
     last = 4 * 6 + 6
     assert found.sampling_parameters == 224 + 3 * 2 + encoder + last
     assert found.parameters == found.sampling_parameters + wider_encoder + last
+    # Pooled by 2, the prior's convolutions run at 4 pixels and 1.
+    pooled = dataclasses.replace(TINY, latent_dim=3, latent_pooling=2)
+    saved = (16 - 4) * 9 * 2 + (4 - 1) * 9 * 8
+    cheaper = cost.cost(pooled, 4, 4)
+    assert cheaper.multiply_adds(1) == found.multiply_adds(1) - saved
+    assert cheaper.parameters == found.parameters
 
 
 def test_samples_that_share_nothing_cost_as_much_as_the_first():

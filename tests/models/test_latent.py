@@ -1,5 +1,7 @@
 """The latent Gaussians: bounds that keep the KL finite."""
 
+import dataclasses
+
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
@@ -46,3 +48,18 @@ def test_pooling_makes_the_gaussian_independent_of_where_things_are():
     shifted = np.roll(image, 8, axis=(1, 2))
     for value, moved in zip(encoder(image), encoder(shifted)):
         np.testing.assert_allclose(value, moved, atol=1e-5)
+
+
+def test_latent_pooling_gives_the_encoder_the_means_of_squares():
+    config = ModelConfig(base_channels=4, num_scales=2, convs_per_block=1)
+    pooled_config = dataclasses.replace(config, latent_pooling=2)
+    init = Initializers("orthogonal", 0)
+    plain = latent.GaussianEncoder(config, 3, init, "prior")
+    pooled = latent.GaussianEncoder(
+        pooled_config, 3, Initializers("orthogonal", 0), "prior"
+    )
+    image = np.random.default_rng(0).normal(size=(2, 8, 12, 1)).astype(np.float32)
+    means = image.reshape(2, 4, 2, 6, 2, 1).mean(axis=(2, 4))
+    for expected, found in zip(plain(means), pooled(image)):
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert (config.size_divisor, pooled_config.size_divisor) == (2, 4)

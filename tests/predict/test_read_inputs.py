@@ -169,13 +169,13 @@ def test_arrays_that_are_no_images(tmp_path, array):
 
 def test_damaged_array(tmp_path):
     (tmp_path / "a.npy").write_bytes(b"\x93NUMPY\x01\x00v\x00{'descr': '<f4'")
-    with pytest.raises(ValueError, match=r"a\.npy: cannot read the array \("):
+    with pytest.raises(ValueError, match=r"a\.npy: damaged NPY file \("):
         _read(tmp_path / "a.npy")
 
 
 def test_objects_are_not_loaded(tmp_path):
     np.save(tmp_path / "a.npy", np.array([{"x": 1}]), allow_pickle=True)
-    with pytest.raises(ValueError, match="cannot read the array"):
+    with pytest.raises(ValueError, match=r"a\.npy: .* array of Python objects"):
         _read(tmp_path / "a.npy")
 
 

@@ -179,12 +179,34 @@ def test_configuration_comes_from_the_flags(tmp_path):
         ("raise ValueError('two\\n  lines')", 1, "error: two lines\n"),
         ("raise FileNotFoundError('x: none')", 1, "error: x: none\n"),
         ("raise ValueError", 1, "error: ValueError\n"),
+        ("raise OSError(28, 'No space', 'a.txt')", 1, "error: a.txt: No space\n"),
         ("raise KeyboardInterrupt", 130, "\ninterrupted\n"),
     ],
 )
 def test_exit_codes(tmp_path, body, code, stderr):
     done = _command(tmp_path, body)
     assert (done.returncode, done.stderr) == (code, stderr)
+
+
+def _raise_from_tensorflow(message: str) -> str:
+    return (
+        "import tensorflow as tf; raise tf.errors.ResourceExhaustedError("
+        f"None, None, {message!r})"
+    )
+
+
+def test_full_disk_under_tensorflow_gives_one_line(tmp_path):
+    message = (
+        "{{function_node f}} run/ckpt-2.index; No space left on device [Op:SaveV2]"
+    )
+    error = _one_line_error(_command(tmp_path, _raise_from_tensorflow(message)))
+    assert error == "error: run/ckpt-2.index; No space left on device"
+
+
+def test_other_errors_of_tensorflow_show_where_they_are(tmp_path):
+    done = _command(tmp_path, _raise_from_tensorflow("OOM when allocating [9, 9]"))
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr and "OOM when allocating" in done.stderr
 
 
 def test_own_bugs_show_where_they_are(tmp_path):

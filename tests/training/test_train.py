@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 from helpers import runs
 
-from tf_probunet import input_pipeline, models, records
+from tf_probunet import input_pipeline, models, records, seeds
 from tf_probunet.config import (
     AugmentationConfig,
     Config,
@@ -18,8 +18,9 @@ from tf_probunet.config import (
     ModelConfig,
     TrainingConfig,
 )
+from tf_probunet.evaluation import ged
 from tf_probunet.models.base import SegmentationModel
-from tf_probunet.training import callbacks, train
+from tf_probunet.training import callbacks, train, validation
 from tf_probunet.training.run_dir import RunDir
 from tf_probunet.training.strategy import mirrored
 
@@ -162,6 +163,7 @@ def test_without_resume_an_existing_run_is_refused(finished, phantom_dir):
     ("changes", "message"),
     [
         ({"crop_size": 64}, "crop_size is 64, but the images .* are only 32x32"),
+        ({"scored_size": 64}, "scored_size is 64, but the images .* are only 32x32"),
         ({"task": "switched"}, "needs Cityscapes labels"),
         ({"batch_size": 3}, "expected a multiple of the 2 replicas"),
     ],
@@ -396,3 +398,24 @@ def test_a_healthy_run_has_its_diversity_in_the_log(finished):
     assert set(scalars["validation/diversity"]) == {4, 6}
     assert all(0 <= share <= 1 for share in scalars["validation/diversity"].values())
     assert all(0 <= n <= 2 for n in scalars["validation/active_latents"].values())
+
+
+def test_validation_scores_the_whole_frame(phantom_dir):
+    """A mask that leaves the crop makes the same samples worse on the frame."""
+    config = _with(crop_size=8, eval_size=8, scored_size=32)
+    info = records.read_info(phantom_dir)
+    config = train.fit_to_data(config, info)
+    model = models.build(config.model, 0)
+    validator = validation.Validator(model, info, config)
+    found = validator.energy_distance()["ged"]
+    sample = validation.sampler(model)
+    frames = input_pipeline.evaluation_examples(info, "val", DataConfig(eval_size=32))
+    expected = []
+    for i, batch in enumerate(frames.take(4).batch(4)):
+        seed = seeds.fold_in(seeds.root(0), i)
+        seen = sample(batch["image"][:, 12:20, 12:20], 2, seed).numpy()
+        samples = np.zeros([4, 2, 32, 32], int)
+        samples[..., 12:20, 12:20] = seen
+        pairs = zip(samples, batch["labels"].numpy())
+        expected += [ged.energy_distance(*pair) for pair in pairs]
+    assert found == pytest.approx(np.mean(expected), rel=1e-6)

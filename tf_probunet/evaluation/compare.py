@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-import zipfile
-import zlib
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from tf_probunet import files
+from tf_probunet import arrays, files
 from tf_probunet.evaluation import statistics, tables
 from tf_probunet.evaluation.results import METRICS, SCALARS, Metric, lookup
 
@@ -48,12 +46,28 @@ class Results:
             return None
         found = lookup(self.summary, metric.name)
         if isinstance(found, dict) and "mean" not in found:
-            return found[str(count)]
+            return self._checked(metric, found.get(str(count)))
         if found is None or count != self.counts[-1]:
             return None
-        if isinstance(found, dict):
-            return found
-        return {"mean": found, "low": None, "high": None}
+        if not isinstance(found, dict):
+            found = {"mean": found, "low": None, "high": None}
+        return self._checked(metric, found)
+
+    def floor(self, count: int) -> dict[str, Any] | None:
+        """Returns `mean`, `low` and `high` of the floor; None if it is not there."""
+        found = lookup(self.summary, f"floor.{count}")
+        return None if found is None else self._checked(_GED, found)
+
+    def _checked(self, metric: Metric, found: Any) -> dict[str, Any]:
+        numbers = (
+            [found.get(n, "") for n in _BOUNDS] if isinstance(found, dict) else [""]
+        )
+        if not all(type(number) in (int, float, type(None)) for number in numbers):
+            raise ValueError(
+                f"{self.path / 'results.json'}: {metric.name} is {repr(found)[:80]}, "
+                "expected mean, low and high"
+            )
+        return found
 
     def values(self, column: _Column) -> dict[str, float] | None:
         """Returns a column's values by key; None for a number of the whole data set."""
@@ -69,6 +83,7 @@ class Results:
 _Column = tuple[Metric, int]  # With this number of samples.
 _GED = Metric("ged", "energy distance", "low")
 _FLOOR = "(floor)"
+_BOUNDS = ("mean", "low", "high")
 
 
 def read(path: files.Path, name: str | None = None) -> Results:
@@ -92,18 +107,31 @@ def read(path: files.Path, name: str | None = None) -> Results:
             f"{path / 'results.json'}: has {sorted(summary)}, expected at least "
             f"{sorted(sections)}"
         )
-    arrays = path / "per_image.npz"
-    if not arrays.is_file():
-        raise FileNotFoundError(f"{arrays}: no such per-image values")
-    try:
-        with np.load(arrays, allow_pickle=False) as stored:
-            per_image = dict(stored)
-    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(f"{arrays}: damaged per-image values ({error})") from error
+    files.check_fields(summary, {s: [dict] for s in sections}, path / "results.json")
+    files.check_fields(summary["model"], {"name": [str]}, path / "results.json")
+    per_image = arrays.read_npz(path / "per_image.npz")
+    _check_per_image(per_image, path / "per_image.npz")
+    return Results(path, name or summary["model"]["name"], summary, per_image)
+
+
+def _check_per_image(per_image: dict[str, np.ndarray], path: pathlib.Path) -> None:
     missing = {"keys", "counts", "ged"} - set(per_image)
     if missing:
-        raise ValueError(f"{arrays}: lacks {sorted(missing)}")
-    return Results(path, name or summary["model"]["name"], summary, per_image)
+        raise ValueError(f"{path}: lacks {sorted(missing)}")
+    keys, counts = per_image["keys"], per_image["counts"]
+    if keys.ndim != 1 or keys.dtype.kind != "U" or len(set(keys.tolist())) < len(keys):
+        raise ValueError(f"{path}: keys are no list of different names")
+    if counts.ndim != 1 or counts.dtype.kind not in "iu" or not len(counts):
+        raise ValueError(f"{path}: counts are no list of whole numbers")
+    shapes = [(len(keys), len(counts)), (len(keys),)]
+    for name in ("ged", *(metric.name for metric in METRICS)):
+        array = per_image.get(name, per_image["ged"])
+        expected = shapes[:1] if name == "ged" else shapes
+        if array.dtype.kind not in "biuf" or array.shape not in expected:
+            raise ValueError(
+                f"{path}: {name} is {array.dtype}{list(array.shape)}, expected numbers "
+                f"for {len(keys)} images and {len(counts)} counts"
+            )
 
 
 def read_all(
@@ -216,7 +244,7 @@ def _column_rows(
         if result.name != reference and values and baseline:
             row.update(_paired(values, baseline))
         rows.append(row)
-    floor = present[0].summary.get("floor", {}).get(str(count))
+    floor = present[0].floor(count)
     if metric is _GED and floor is not None:
         rows.append({**_row(column, _FLOOR, floor), "best": False})
     return rows
@@ -224,7 +252,7 @@ def _column_rows(
 
 def _row(column: _Column, name: str, interval: dict[str, Any]) -> dict[str, Any]:
     metric, count = column
-    bounds = {bound: interval[bound] for bound in ("mean", "low", "high")}
+    bounds = {bound: interval[bound] for bound in _BOUNDS}
     return {"metric": metric.title, "num_samples": count, "model": name, **bounds}
 
 

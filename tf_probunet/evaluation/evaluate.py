@@ -137,6 +137,7 @@ def evaluate(config: EvaluationConfig) -> dict[str, Any]:
         raise ValueError(
             f"{out_dir / RESULTS_NAME}: exists already; --overwrite replaces it"
         )
+    files.remove_temporaries(out_dir)
     evaluation = _Evaluation(config)
     arrays = evaluation.score_split()
     validation = evaluation.score_validation()
@@ -234,7 +235,7 @@ class _Evaluation:
 
     def _protocol(self) -> dict[str, Any]:
         rules, spec = self._rules, self._info.spec
-        size = self._data.eval_size
+        size = self._data.frame_size
         return {
             "metric": "squared generalised energy distance with d = 1 - IoU",
             "task": self._data.task,
@@ -333,7 +334,9 @@ class _Evaluation:
     def _batches(
         self, split: str, start: int, stop: int
     ) -> Iterator[dict[str, np.ndarray]]:
-        examples = input_pipeline.evaluation_examples(self._info, split, self._data)
+        examples = input_pipeline.evaluation_examples(
+            self._info, split, self._data, size=self._data.frame_size
+        )
         examples = examples.take(stop).skip(start).batch(self._config.batch_size)
         with records.named_errors(f"{self._info.data_dir}: split {split!r}"):
             for batch in examples.prefetch(1).as_numpy_iterator():
@@ -395,8 +398,7 @@ def _write(
     if "pixel_counts" in per_image:
         per_image["pixel_counts"] = per_image["pixel_counts"].sum(axis=0)
     for name, content in ((PER_IMAGE_NAME, per_image), (SAMPLES_NAME, saved)):
-        with files.atomic_path(out_dir / name) as temporary:
-            np.savez_compressed(temporary, **content)
+        files.write_arrays(out_dir / name, content)
     files.write_text(out_dir / MARKDOWN_NAME, tables.markdown_table(results))
     files.write_text(out_dir / CSV_NAME, tables.csv_table(results))
     files.write_json(out_dir / RESULTS_NAME, results)

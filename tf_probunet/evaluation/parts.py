@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import pathlib
 import time
-import zipfile
-import zlib
 from collections.abc import Callable
 
 import numpy as np
 
-from tf_probunet import files
+from tf_probunet import arrays, files
 
 _IMAGES_PER_PART = 256
 _SECONDS_PER_PART = 20.0
@@ -60,8 +58,7 @@ class Parts:
         """Writes what has been added since the last part."""
         if self._rows:
             part = concatenated(self._rows)
-            with files.atomic_path(self._path(self._flushed)) as temporary:
-                np.savez_compressed(temporary, **part)
+            files.write_arrays(self._path(self._flushed), part)
             self._stored.append(part)
             self._rows = []
         self._flushed, self._since = self.done, self._clock()
@@ -92,8 +89,11 @@ def concatenated(tables: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
 def _load(path: pathlib.Path) -> dict[str, np.ndarray] | None:
     """Returns a part; None if there is none, or none that is whole."""
     try:
-        with np.load(path, allow_pickle=False) as arrays:
-            part = dict(arrays)
-    except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error):
+        part = arrays.read_npz(path)
+    except (OSError, ValueError):
         return None
-    return part if len(part.get("keys", ())) else None
+    keys = part.get("keys")
+    if keys is None or keys.ndim != 1 or not len(keys):
+        return None
+    is_table = all(array.ndim and len(array) <= len(keys) for array in part.values())
+    return part if is_table else None

@@ -10,19 +10,16 @@ from __future__ import annotations
 import hashlib
 import pathlib
 import urllib.parse
-import zipfile
-import zlib
 from collections.abc import Collection, Mapping
 
 import numpy as np
 import PIL.Image
 
-from tf_probunet import files
+from tf_probunet import arrays, damage, files
 
 ARRAY_NAME = "samples"
 MAX_SAMPLES = 4096
 
-_MAX_HEADER = 10_000
 _PNG_MODES = ("1", "L", "P")
 
 
@@ -153,40 +150,9 @@ def fingerprint(found: Mapping[str, pathlib.Path]) -> str:
 
 
 def _read_npz(path: pathlib.Path, count: int, size: tuple[int, int]) -> np.ndarray:
-    damaged = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError)
-    try:
-        with zipfile.ZipFile(path) as archive:
-            shape, dtype = _read_header(path, archive)
-    except damaged as error:
-        raise ValueError(f"{path}: damaged NPZ file ({error})") from error
+    shape, dtype = arrays.npz_header(path, ARRAY_NAME)
     _check_header(path, shape, dtype, count, size)
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            return arrays[ARRAY_NAME][:count]
-    except (*damaged, ValueError) as error:
-        raise ValueError(f"{path}: damaged NPZ file ({error})") from error
-
-
-def _read_header(
-    path: pathlib.Path, archive: zipfile.ZipFile
-) -> tuple[tuple[int, ...], np.dtype]:
-    """Returns shape and type of the array; nothing else is unpacked."""
-    member = f"{ARRAY_NAME}.npy"
-    if member not in archive.namelist():
-        raise ValueError(
-            f"{path}: holds {archive.namelist()[:5]}; expected the array {ARRAY_NAME!r}"
-        )
-    readers = {
-        (1, 0): np.lib.format.read_array_header_1_0,
-        (2, 0): np.lib.format.read_array_header_2_0,
-    }
-    with archive.open(member) as stream:
-        try:
-            version = np.lib.format.read_magic(stream)
-            shape, _, dtype = readers[version](stream, max_header_size=_MAX_HEADER)
-        except (ValueError, KeyError) as error:
-            raise ValueError(f"{path}: damaged array {ARRAY_NAME!r}") from error
-    return shape, dtype
+    return arrays.read_npz(path, [ARRAY_NAME])[ARRAY_NAME][:count]
 
 
 def _check_header(
@@ -220,17 +186,22 @@ def _read_png(
     path: pathlib.Path, size: tuple[int, int], num_classes: int
 ) -> np.ndarray:
     try:
-        with PIL.Image.open(path, formats=["PNG"]) as image:
-            if image.size[::-1] != tuple(size) or image.mode not in _PNG_MODES:
-                raise ValueError(
-                    f"{path}: is {image.size[1]}x{image.size[0]} of mode {image.mode}; "
-                    f"expected {size[0]}x{size[1]} of mode {' or '.join(_PNG_MODES)}"
-                )
-            labels = np.array(image).astype(np.uint8)
+        with files.BoundedReader(path) as file:
+            image = PIL.Image.open(file, formats=["PNG"])
+            mode, found = image.mode, image.size[::-1]
+            fits = found == tuple(size) and mode in _PNG_MODES
+            labels = np.array(image).astype(np.uint8) if fits else None
     except PIL.Image.DecompressionBombError as error:
         raise ValueError(f"{path}: refused ({error})") from error
-    except (OSError, SyntaxError, zlib.error) as error:
-        raise ValueError(f"{path}: damaged PNG file ({error})") from error
+    except damage.PICTURE as error:
+        raise ValueError(
+            f"{path}: damaged PNG file ({damage.reason(error)})"
+        ) from error
+    if labels is None:
+        raise ValueError(
+            f"{path}: is {found[0]}x{found[1]} of mode {mode}; expected "
+            f"{size[0]}x{size[1]} of mode {' or '.join(_PNG_MODES)}"
+        )
     if num_classes == 2:
         labels[labels == 255] = 1
     return labels

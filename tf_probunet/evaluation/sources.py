@@ -126,7 +126,8 @@ class SavedModel:
 
         Args:
             keys: [N].
-            images: [N, H, W, C] float32 in 0..1.
+            images: [N, H, W, C] float32 in 0..1, the frames that are scored. What the
+                model does not see of them is background.
             count: S.
             with_mean: whether to return the mean probabilities too.
 
@@ -136,12 +137,18 @@ class SavedModel:
         labels, means = [], []
         # One image at a time: convolutions round differently with the batch size, and
         # a pixel between two classes would tip over.
+        size, frame = self.data.eval_size, images.shape[1:3]
         for key, image in zip(keys, images):
             seed = [image_seed(self._seed, key)]
-            outputs = self._model.call("sample", image[None], count, seed, about=key)
-            labels.append(outputs["labels"][0].astype(np.uint8))
+            seen = input_pipeline.central_crop(image[None], size)
+            outputs = self._model.call("sample", seen, count, seed, about=key)
+            labels.append(
+                input_pipeline.pad_to(outputs["labels"][0].astype(np.uint8), frame)
+            )
             if with_mean:
-                means.append(outputs["probabilities"][0].mean(axis=0))
+                means.append(
+                    _pad_probabilities(outputs["probabilities"][0].mean(axis=0), frame)
+                )
         return Samples(np.stack(labels), np.stack(means) if with_mean else None)
 
 
@@ -231,6 +238,15 @@ def split_keys(info: records.DatasetInfo, split: str) -> list[str]:
     keys = serialized.map(lambda text: records.parse(text, info.spec)["key"])
     with records.named_errors(f"{info.data_dir}: split {split!r}"):
         return [key.decode() for key in keys.as_numpy_iterator()]
+
+
+def _pad_probabilities(mean: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    """Puts [h, w, K] into the middle of [H, W, K]; the rest is certain background."""
+    channels = [
+        input_pipeline.pad_to(channel, shape, float(label == 0))
+        for label, channel in enumerate(np.moveaxis(mean, -1, 0))
+    ]
+    return np.stack(channels, axis=-1)
 
 
 def _fingerprint(path: pathlib.Path) -> str:

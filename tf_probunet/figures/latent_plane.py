@@ -91,10 +91,10 @@ def planes(
     """
     settings = _check_model(pathlib.Path(saved_model), dims)
     # Only here: the other figures do without TensorFlow.
-    import tensorflow as tf
+    from tf_probunet import saved_model as saved_models
 
     examples = _examples(data_dir, split, settings, keys, number)
-    model = tf.saved_model.load(str(saved_model))
+    model = saved_models.load(saved_model).module
     for example in examples:
         yield plane(model, settings, example, dims)
 
@@ -359,14 +359,15 @@ def _ground_truth(
 def _check_model(saved_model: pathlib.Path, dims: tuple[int, int]) -> config.Config:
     assets = saved_model / "assets"
     metadata = files.read_json(assets / "metadata.json", "SavedModel's description")
-    if "decode" not in metadata.get("signatures", ()):
+    files.check_fields(metadata, {"signatures": [list]}, assets / "metadata.json")
+    if "decode" not in metadata["signatures"]:
         raise UnavailableError(
             f"{saved_model}: the model {metadata.get('model')!r} has no latent space; "
             "expected one with the signatures prior, posterior and decode"
         )
     settings = config.read_config(assets / "config.json")
     latent_dim = settings.model.latent_dim
-    if latent_dim < 2:
+    if latent_dim is None or latent_dim < 2:
         raise UnavailableError(
             f"{saved_model}: latent_dim is {latent_dim}; a plane needs at least 2"
         )

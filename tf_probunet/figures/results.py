@@ -5,13 +5,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 import pathlib
-import zipfile
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tf_probunet import files
+from tf_probunet import arrays, files
 
 RESULTS_NAME = "results.json"
 PER_IMAGE_NAME = "per_image.npz"
@@ -94,11 +93,22 @@ class Results:
             _entry(self._samples, name, path)
             for name in ("keys", "images", "graders", "samples")
         ]
-        if len({len(array) for array in stored}) > 1 or not len(stored[0]):
-            sizes = ", ".join(str(len(array)) for array in stored)
+        numbers = [len(array) if array.ndim else 0 for array in stored]
+        if len(set(numbers)) > 1 or not numbers[0]:
+            sizes = ", ".join(map(str, numbers))
             raise ValueError(
                 f"{path}: keys, images, graders and samples have {sizes} entries; "
                 "expected the same number, at least 1"
+            )
+        images, graders, samples = (array.shape for array in stored[1:])
+        if len(images) != 4 or not (
+            len(graders) == len(samples) == 4
+            and images[1:3] == graders[2:] == samples[2:]
+        ):
+            raise ValueError(
+                f"{path}: images, graders and samples have the shapes {list(images)}, "
+                f"{list(graders)} and {list(samples)}; expected [K, H, W, C], "
+                "[K, G, H, W] and [K, S, H, W]"
             )
         places = _places([str(key) for key in stored[0]], keys, number, path)
         chosen = [array[places] for array in stored]
@@ -138,9 +148,16 @@ def read(directories: Sequence[str], names: Sequence[str] = ()) -> list[Results]
     if twice:
         raise ValueError(f"the name {twice[0]!r} stands twice; name each model apart")
     return [
-        Results(name, path, files.read_json(path / RESULTS_NAME, "results of a model"))
+        Results(name, path, _read_numbers(path / RESULTS_NAME))
         for name, path in zip(names, paths)
     ]
+
+
+def _read_numbers(path: pathlib.Path) -> dict[str, Any]:
+    numbers = files.read_json(path, "results of a model")
+    sections = {"data", "protocol", "ged", "ambiguity"} & set(numbers)
+    files.check_fields(numbers, {name: [dict] for name in sections}, path)
+    return numbers
 
 
 def check_comparable(results: Sequence[Results]) -> None:
@@ -172,17 +189,13 @@ def read_npz(path: pathlib.Path) -> dict[str, np.ndarray]:
     """
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file; run/evaluate.py writes it")
-    try:
-        with np.load(path, allow_pickle=False) as stored:
-            return {name: stored[name] for name in stored.files}
-    except (ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path}: not a readable NPZ file ({error})") from error
+    return arrays.read_npz(path)
 
 
-def _entry(arrays: dict[str, np.ndarray], name: str, path: pathlib.Path) -> np.ndarray:
-    if name not in arrays:
+def _entry(stored: dict[str, np.ndarray], name: str, path: pathlib.Path) -> np.ndarray:
+    if name not in stored:
         raise UnavailableError(f"{path}: no array {name!r} in it")
-    return arrays[name]
+    return stored[name]
 
 
 def _places(

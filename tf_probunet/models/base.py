@@ -43,6 +43,7 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         self.config, self.seed = config, seed
         self.weight_decay = self.gradient_clip_norm = 0.0
         self.kl_warmup_steps = 0
+        self._prior_only = False
         self.weight_average: WeightAverage | None = None
         self.term_names: list[str] = []
         self._means = _RunningMeans([])
@@ -162,14 +163,19 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         scaled_optimizer = isinstance(
             self.optimizer, tf.keras.mixed_precision.LossScaleOptimizer
         )
+        variables = self.trainable_variables
+        if self._prior_only:
+            variables = self.prior_net.trainable_variables
         with tf.GradientTape() as tape:
-            terms = self.objective(batch, seed, self.kl_weight(step))
-            terms["weight_decay"] = self._weight_decay_loss()
+            if self._prior_only:
+                terms = self.prior_objective(batch)
+            else:
+                terms = self.objective(batch, seed, self.kl_weight(step))
+            terms["weight_decay"] = self._weight_decay_loss(variables)
             # Each replica sees 1/n of the batch; gradients are summed over replicas.
             loss = (terms["loss"] + terms["weight_decay"]) / num_replicas
             if scaled_optimizer:
                 loss = self.optimizer.get_scaled_loss(loss)
-        variables = self.trainable_variables
         gradients = tape.gradient(loss, variables)
         if scaled_optimizer:
             gradients = self.optimizer.get_unscaled_gradients(gradients)
@@ -187,7 +193,7 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
             zip(gradients, variables), skip_gradients_aggregation=True
         )
         if self.weight_average is not None:
-            self.weight_average.update(variables, step)
+            self.weight_average.update(self.trainable_variables, step)
         return self._means.update(terms)
 
     def validation_terms(self, batch: Batch) -> dict[str, tf.Tensor]:
@@ -197,6 +203,11 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
     def test_step(self, batch: Batch) -> dict[str, tf.Tensor]:
         """Does the same for Keras' `evaluate`."""
         return self._means.update(self.validation_terms(batch))
+
+    def train_prior_only(self) -> None:
+        """From the next step on, only the prior net of a model that has one learns."""
+        self._prior_only = True
+        self.make_train_function(force=True)
 
     def kl_weight(self, step: tf.Tensor) -> tf.Tensor:
         """Returns the factor of the KL divergence in step `step`, from 0 on."""
@@ -209,8 +220,8 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         flags = self.bad_terms.numpy()
         return [name for name, bad in zip(self.term_names, flags) if bad]
 
-    def _weight_decay_loss(self) -> tf.Tensor:
-        kernels = [v for v in self.trainable_variables if "kernel" in v.name]
+    def _weight_decay_loss(self, variables: list[tf.Variable]) -> tf.Tensor:
+        kernels = [v for v in variables if "kernel" in v.name]
         return self.weight_decay * tf.add_n([tf.nn.l2_loss(k) for k in kernels])
 
     def _note_for_host(
@@ -223,7 +234,7 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         replica = tf.distribute.get_replica_context()
         bad = tf.stack(
             [
-                tf.cast(not_finite(terms[name]), tf.float32) * float(name in watched)
+                tf.cast(not_finite(terms[name]), tf.float32) if name in watched else 0.0
                 for name in self.term_names
             ]
         )

@@ -129,7 +129,8 @@ def _unet(config: ModelConfig, inputs: int, size: tuple[int, int]) -> list[Conv]
 
 
 def _gaussian(config: ModelConfig, inputs: int, size: tuple[int, int]) -> list[Conv]:
-    encoder = _encoder(config, inputs, size)
+    height, width = size[0] // config.latent_pooling, size[1] // config.latent_pooling
+    encoder = _encoder(config, inputs, (height, width))
     return [*encoder, Conv(1, encoder[-1].outputs, 2 * config.latent_dim, 1)]
 
 

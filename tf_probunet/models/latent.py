@@ -17,13 +17,15 @@ _MAX_LOG_STDDEV = 7.0
 class GaussianEncoder(tf.keras.layers.Layer):
     """The U-Net's encoder, global average pooling and a 1x1 convolution.
 
-    Used for the prior (Eq. 1) and the posterior (Eq. 3).
+    Used for the prior (Eq. 1) and the posterior (Eq. 3). With `latent_pooling` the
+    encoder sees the input at a lower resolution.
     """
 
     def __init__(
         self, config: ModelConfig, latent_dim: int, init: Initializers, name: str
     ):
         super().__init__(name=name)
+        self._pool = tf.keras.layers.AveragePooling2D(config.latent_pooling)
         self._encoder = Encoder(config, init, "encoder")
         self._parameters = init.conv(
             2 * latent_dim, 1, activation=None, name="parameters"
@@ -31,7 +33,8 @@ class GaussianEncoder(tf.keras.layers.Layer):
 
     def call(self, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Maps [B, H, W, C] to mean and log standard deviation, each [B, L]."""
-        x = tf.reduce_mean(self._encoder(x)[-1], axis=[1, 2], keepdims=True)
+        features = self._encoder(self._pool(x))[-1]
+        x = tf.reduce_mean(features, axis=[1, 2], keepdims=True)
         parameters = tf.cast(self._parameters(x)[:, 0, 0], tf.float32)  # [B, 2L]
         mean, raw = tf.split(parameters, 2, axis=-1)
         return mean, bounded(raw)

@@ -110,11 +110,7 @@ class ProbUNet(SegmentationModel):
         """Returns the negative evidence lower bound and its terms (Eq. 4)."""
         image, labels = batch["image"], grader_maps(batch)  # [B, G, H, W]
         num_graders = labels.shape[1]
-        # U-Net and prior run once per image, the posterior once per grader.
-        prior = _repeat(self.prior(image), num_graders)  # [B G]
-        posterior = self.posterior(
-            image=tf.repeat(image, num_graders, axis=0), labels=_merge(labels)
-        )
+        prior, posterior = self._distributions(image, labels)
         noise = tf.random.stateless_normal(tf.shape(posterior.mean()), seed)
         z = posterior.mean() + posterior.stddev() * noise  # [B G, L]
         z = tf.reshape(z, [-1, num_graders, self.config.latent_dim])
@@ -126,6 +122,35 @@ class ProbUNet(SegmentationModel):
             beta=kl_weight * self.config.beta,
             free_bits=self.config.free_bits,
         )
+
+    def prior_objective(self, batch: Batch) -> dict[str, tf.Tensor]:
+        """Returns the part of Eq. 4 that the prior net decides: the KL divergence.
+
+        The posterior is taken as it is; U-Net and f_comb are not run.
+        """
+        prior, posterior = self._distributions(batch["image"], grader_maps(batch))
+        fixed = tfd.MultivariateNormalDiag(
+            tf.stop_gradient(posterior.mean()), tf.stop_gradient(posterior.stddev())
+        )
+        terms = losses.negative_elbo(
+            nats=tf.zeros([1]), posterior=fixed, prior=prior, beta=1.0
+        )
+        del terms["cross_entropy"]  # It was not computed.
+        return terms
+
+    def _distributions(
+        self, image: tf.Tensor, labels: tf.Tensor
+    ) -> tuple[tfd.MultivariateNormalDiag, tfd.MultivariateNormalDiag]:
+        """Returns prior and posterior for labels [B, G, H, W], each with batch [B G].
+
+        The prior net runs once per image, the posterior net once per grader.
+        """
+        num_graders = labels.shape[1]
+        prior = _repeat(self.prior(image), num_graders)
+        posterior = self.posterior(
+            image=tf.repeat(image, num_graders, axis=0), labels=_merge(labels)
+        )
+        return prior, posterior
 
     def sample(
         self, image: tf.Tensor, num_samples: int | tf.Tensor, seed: tf.Tensor

@@ -101,17 +101,26 @@ def _read_slice(path: str, name: str, index: int | None) -> InputImage:
 
 
 def _geometry(path: str, spacing_mm: tuple[float, float]) -> Geometry | None:
-    dataset = pydicom.dcmread(path, stop_before_pixels=True)
-    orientation = dataset.get("ImageOrientationPatient")
-    if orientation is None or len(orientation) != 6:
+    dataset = lidc_dicom.read_dataset(path, path, stop_before_pixels=True)
+    orientation = _numbers(dataset, "ImageOrientationPatient")
+    position = _numbers(dataset, "ImagePositionPatient")
+    if len(orientation) != 6 or len(position) != 3:
         return None
     # DICOM's axes point to the patient's left and back, NIfTI's to right and front.
     flip = np.array([-1.0, -1.0, 1.0])
-    along_row = np.array(orientation[:3], float)  # The way that columns are counted.
-    along_column = np.array(orientation[3:], float)
+    along_row, along_column = orientation[:3], orientation[3:]
     affine = np.eye(4)
     affine[:3, 0] = flip * along_row * spacing_mm[1]
     affine[:3, 1] = flip * along_column * spacing_mm[0]
     affine[:3, 2] = flip * np.cross(along_row, along_column)
-    affine[:3, 3] = flip * np.array(dataset.ImagePositionPatient, float)
+    affine[:3, 3] = flip * position
     return Geometry(affine)
+
+
+def _numbers(dataset: pydicom.Dataset, name: str) -> np.ndarray:
+    """Returns the numbers of an attribute; none where they make no sense."""
+    try:
+        numbers = np.array(dataset.get(name) or [], float).reshape(-1)
+    except (TypeError, ValueError):
+        numbers = np.array([])
+    return numbers if np.isfinite(numbers).all() else numbers[:0]

@@ -44,7 +44,7 @@ def read_inputs(inputs: Sequence[str], crop: CropConfig) -> list[InputImage]:
         else:
             images += _read_file(path, crop.slices)
     if series:
-        name = _stem(series[0] if len(series) == 1 else series[0].absolute().parent)
+        name = _stem(series[0] if len(series) == 1 else series[0].resolve().parent)
         images += read_dicom.read_series(series, name, crop.slices)
     for image in images:
         _check_values(image)
@@ -68,7 +68,7 @@ def _read_directory(
             f"{path}: holds files of several kinds ({kinds}), expected one"
         )
     if "dicom" in found:
-        return read_dicom.read_series(found["dicom"], _stem(path.absolute()), slices)
+        return read_dicom.read_series(found["dicom"], _stem(path.resolve()), slices)
     (paths,) = found.values()
     return [image for file in paths for image in _read_file(file, slices)]
 
@@ -98,11 +98,14 @@ def _kind(path: pathlib.Path) -> str | None:
 
 
 def _stem(path: pathlib.Path) -> str:
+    """Returns what the results of a file are called: the name of a directory."""
     name = path.name
     for suffix in (".nii.gz", path.suffix):
         if suffix and name.lower().endswith(suffix.lower()) and not path.is_dir():
-            return name[: -len(suffix)] or name
-    return name or "image"
+            name = name[: -len(suffix)] or name
+            break
+    # "..dcm" must not become the directory "." and "...dcm" not the one above.
+    return name if name.strip(".") else "image"
 
 
 def _check_values(image: InputImage) -> None:

@@ -2,18 +2,40 @@
 
 from __future__ import annotations
 
+import math
 import pathlib
+import struct
 import zlib
 from typing import Any
 
 import numpy as np
 
+from tf_probunet.damage import reason
 from tf_probunet.predict.input_image import Geometry, InputImage
 
 SUFFIXES = (".nii", ".nii.gz")
+# Voxels of a volume: 1024 slices of 1024 x 1024.
+MAX_VOXELS = 2**30
 
 # Columns towards the patient's left, rows towards the back, slices upwards: as DICOM.
 AXES = ("L", "P", "S")
+
+# gzip cannot pack tighter.
+_GZIP_RATIO = 1032
+# nibabel raises all of these for damaged files, beside its own.
+_DAMAGED = (
+    ArithmeticError,
+    EOFError,
+    LookupError,
+    NotImplementedError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+    np.linalg.LinAlgError,
+    struct.error,
+    zlib.error,
+)
 
 
 def nibabel() -> Any:
@@ -78,23 +100,32 @@ def read_volume(
 def _read(path: pathlib.Path) -> tuple[np.ndarray, np.ndarray, tuple, bool]:
     """Returns [columns, rows, slices] float32, affine, file's axes, 8 bit or not."""
     nib = nibabel()
+    damaged = (
+        *_DAMAGED,
+        nib.filebasedimages.ImageFileError,
+        nib.spatialimages.HeaderDataError,
+        nib.spatialimages.HeaderTypeError,
+    )
     try:
         image = nib.load(path)
+        _check_size(image, path.stat().st_size)
         data = np.asanyarray(image.dataobj)
-    except (nib.filebasedimages.ImageFileError, OSError, EOFError, ValueError) as error:
-        raise ValueError(f"{path}: cannot read the NIfTI file ({error})") from error
-    except zlib.error as error:
-        raise ValueError(f"{path}: damaged NIfTI file ({error})") from error
+    except damaged as error:
+        raise ValueError(
+            f"{path}: cannot read the NIfTI file ({reason(error)})"
+        ) from error
     shape = data.shape
     while data.ndim > 3 and data.shape[-1] == 1:
         data = data[..., 0]
     if data.ndim == 2:
         data = data[..., None]
-    if data.ndim != 3 or data.dtype.kind not in "iuf":
+    if data.ndim != 3 or data.dtype.kind not in "iuf" or not data.size:
         raise ValueError(
             f"{path}: {data.dtype} values of shape {list(shape)}, expected numbers of "
             "shape [x, y] or [x, y, z]"
         )
+    if not np.isfinite(image.affine).all():
+        raise ValueError(f"{path}: an affine that holds other things than numbers")
     orientations = nib.orientations
     stored = orientations.io_orientation(image.affine)
     if np.isnan(stored).any():
@@ -104,3 +135,14 @@ def _read(path: pathlib.Path) -> tuple[np.ndarray, np.ndarray, tuple, bool]:
     turned = orientations.apply_orientation(data, turn).astype(np.float32)
     axes = orientations.ornt2axcodes(stored)
     return turned, affine, axes, data.dtype == np.uint8
+
+
+def _check_size(image: Any, file_bytes: int) -> None:
+    """Checks what the header announces, before room is made for it."""
+    voxels = math.prod(int(length) for length in image.shape)
+    announced = voxels * image.get_data_dtype().itemsize
+    if voxels > MAX_VOXELS or announced > _GZIP_RATIO * file_bytes:
+        raise ValueError(
+            f"a header that announces {list(image.shape)} voxels in {file_bytes} "
+            f"bytes; expected at most {MAX_VOXELS}"
+        )

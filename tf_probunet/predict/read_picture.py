@@ -8,10 +8,14 @@ import numpy as np
 import PIL.Image
 import PIL.ImageSequence
 
+from tf_probunet import arrays, damage, files
 from tf_probunet.predict.input_image import InputImage
 
 PICTURE_SUFFIXES = (".png", ".tif", ".tiff")
 ARRAY_SUFFIXES = (".npy",)
+
+# Values of all pages of a file; Pillow itself bounds the pixels of one page.
+MAX_VALUES = 2**28
 
 # Modes of Pillow that hold something else than what they are converted to.
 _CONVERSIONS = {"1": "L", "P": "RGB", "I;16B": "I;16"}
@@ -31,17 +35,14 @@ def read_picture(
         ValueError: the file is damaged, or holds no such page.
     """
     try:
-        with PIL.Image.open(path) as opened:
-            if opened.format not in ("PNG", "TIFF"):
-                raise ValueError(f"it is {opened.format}, expected PNG or TIFF")
-            pages = [_array(page) for page in PIL.ImageSequence.Iterator(opened)]
-    except (
-        OSError,
-        SyntaxError,
-        ValueError,
-        PIL.Image.DecompressionBombError,
-    ) as error:
-        raise ValueError(f"{path}: cannot read the picture ({error})") from error
+        with files.BoundedReader(path) as file:
+            pages = _pages(PIL.Image.open(file, formats=["PNG", "TIFF"]))
+    except PIL.UnidentifiedImageError as error:
+        raise ValueError(f"{path}: expected a PNG or TIFF picture") from error
+    except damage.PICTURE as error:
+        raise ValueError(
+            f"{path}: cannot read the picture ({damage.reason(error)})"
+        ) from error
     return _images(path, name, "picture", pages, slices)
 
 
@@ -58,11 +59,8 @@ def read_array(
     Raises:
         ValueError: the file is damaged, or holds something else.
     """
-    try:
-        array = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise ValueError(f"{path}: cannot read the array ({error})") from error
-    if not isinstance(array, np.ndarray) or array.dtype.kind not in "iuf":
+    array = arrays.read_npy(path)
+    if array.dtype.kind not in "iuf":
         raise ValueError(f"{path}: expected an NPY file of numbers")
     if array.ndim not in (2, 3, 4) or 0 in array.shape:
         raise ValueError(
@@ -72,6 +70,16 @@ def read_array(
     return _images(
         path, name, "array", list(array) if array.ndim == 4 else [array], slices
     )
+
+
+def _pages(opened: PIL.Image.Image) -> list[np.ndarray]:
+    pages, values = [], 0
+    for page in PIL.ImageSequence.Iterator(opened):
+        values += page.width * page.height * len(page.getbands())
+        if values > MAX_VALUES:
+            raise ValueError(f"over {MAX_VALUES} values in it")
+        pages.append(_array(page))
+    return pages
 
 
 def _array(page: PIL.Image.Image) -> np.ndarray:
@@ -84,10 +92,10 @@ def _images(
     path: pathlib.Path,
     name: str,
     kind: str,
-    arrays: list[np.ndarray],
+    images: list[np.ndarray],
     slices: tuple[int, int] | None,
 ) -> list[InputImage]:
-    number = len(arrays)
+    number = len(images)
     first, behind = slices or (0, number)
     if behind > number:
         raise ValueError(
@@ -99,8 +107,8 @@ def _images(
             name=name if number == 1 else f"{name}_{i:03d}",
             source=str(path),
             kind=kind,
-            pixels=arrays[i].astype(np.float32).reshape(arrays[i].shape[:2] + (-1,)),
-            values=_values(arrays[i].dtype),
+            pixels=images[i].astype(np.float32).reshape(images[i].shape[:2] + (-1,)),
+            values=_values(images[i].dtype),
             slice_index=None if number == 1 else i,
         )
         for i in range(first, behind)

@@ -11,6 +11,7 @@ import pydicom
 from tf_probunet import __version__
 from tf_probunet.predict.prediction import Prediction
 from tf_probunet.predict.summary import area_text, foreground_classes
+from tf_probunet.preparation import lidc_dicom
 from tf_probunet.saved_model import LoadedModel
 
 NAME = "hypotheses.dcm"
@@ -57,9 +58,11 @@ def read_source(path: str) -> pydicom.Dataset:
     """Reads the slice that a segmentation will refer to.
 
     Raises:
-        ValueError: it lacks what a segmentation must repeat.
+        ValueError: it is damaged, or lacks what a segmentation must repeat.
     """
-    dataset = pydicom.dcmread(path)
+    dataset = lidc_dicom.read_dataset(path, path)
+    if dataset is None:
+        raise ValueError(f"{path}: not a DICOM file, expected a CT slice")
     missing = [name for name in _NEEDED if not dataset.get(name)]
     if missing:
         raise ValueError(

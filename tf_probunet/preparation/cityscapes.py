@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import PIL.Image
 
-from tf_probunet import cityscapes_labels, files, records
+from tf_probunet import cityscapes_labels, damage, files, records
 from tf_probunet.hashing import content_hash
 from tf_probunet.preparation import runner
 from tf_probunet.preparation.problem import Problem
@@ -240,21 +240,15 @@ def _read(
 ) -> PIL.Image.Image:
     """Reads a PNG of one of the sizes (width, height) and of the mode, or raises."""
     try:
-        with PIL.Image.open(pathlib.Path(root) / path, formats=["PNG"]) as image:
+        with files.BoundedReader(pathlib.Path(root) / path) as file:
+            image = PIL.Image.open(file, formats=["PNG"])
             _check_header(image, path, mode, sizes)
             image.load()
             return image
     except _BadFileError:
         raise
-    except (
-        OSError,
-        SyntaxError,
-        ValueError,
-        PIL.Image.DecompressionBombError,
-    ) as error:
-        # Pillow raises a SyntaxError for a broken chunk.
-        detail = " ".join(str(error).split())
-        raise _BadFileError("unreadable PNG", path, detail) from error
+    except damage.PICTURE as error:
+        raise _BadFileError("unreadable PNG", path, damage.reason(error)) from error
 
 
 def _check_header(

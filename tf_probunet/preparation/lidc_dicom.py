@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import statistics
 import struct
+import zlib
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import pydicom
+import pydicom.errors
 from pydicom.errors import InvalidDicomError
 
 from tf_probunet import files
+from tf_probunet.damage import reason
 from tf_probunet.preparation.problem import Problem
 
 AIR_HU = -1024
+# Rows and columns of a slice: CT scanners make 512 to 2048 of them.
+MAX_SIDE = 2**13
 
 # Positions are decimal strings: differences below this are rounding.
 _TOLERANCE_MM = 0.01
@@ -32,17 +39,24 @@ _TAGS = (
     "Columns",
 )
 
+# Deflated files: pydicom unpacks them whole, however large they get.
+_DEFLATED_UID = b"1.2.840.10008.1.2.1.99"
+_HEAD_BYTES = 2**16
+
 # pydicom and its decoders raise all of these for missing, damaged or unknown data.
 _PYDICOM_ERRORS = (
+    ArithmeticError,
+    AssertionError,
     AttributeError,
     EOFError,
-    IndexError,
-    KeyError,
+    LookupError,
     NotImplementedError,
     RuntimeError,
     TypeError,
     ValueError,
+    pydicom.errors.BytesLengthException,
     struct.error,
+    zlib.error,
 )
 
 
@@ -102,19 +116,16 @@ def read_header(path: files.Path, name: str) -> SliceHeader | None:
     Raises:
         ValueError: the file is a CT slice whose header is damaged or incomplete.
     """
-    try:
-        dataset = pydicom.dcmread(
-            path, stop_before_pixels=True, specific_tags=list(_TAGS)
-        )
-    except InvalidDicomError:
+    dataset = read_dataset(
+        path, name, stop_before_pixels=True, specific_tags=list(_TAGS)
+    )
+    if dataset is None:
         return None
-    except _PYDICOM_ERRORS as error:
-        raise ValueError(f"{name}: damaged DICOM header ({error})") from error
     try:
         if dataset.get("Modality") != "CT":
             return None
         location = dataset.get("SliceLocation")
-        return SliceHeader(
+        header = SliceHeader(
             path=name,
             patient=str(dataset.PatientID).strip(),
             study_uid=str(dataset.get("StudyInstanceUID", "")),
@@ -126,7 +137,38 @@ def read_header(path: files.Path, name: str) -> SliceHeader | None:
             shape=(int(dataset.Rows), int(dataset.Columns)),
         )
     except _PYDICOM_ERRORS as error:
-        raise ValueError(f"{name}: incomplete CT header ({error})") from error
+        raise ValueError(f"{name}: incomplete CT header ({reason(error)})") from error
+    _check_shape(header.shape, name)
+    for position in (header.z_mm, header.slice_location_mm):
+        if position is not None and not math.isfinite(position):
+            raise ValueError(f"{name}: position {position} mm, expected a number")
+    return header
+
+
+def read_dataset(path: files.Path, name: str, **kwargs: Any) -> pydicom.Dataset | None:
+    """Reads a DICOM file.
+
+    Args:
+        path: the file.
+        name: how the file is called in the report.
+        **kwargs: for `pydicom.dcmread`.
+
+    Returns:
+        The data set; None if the file is not DICOM.
+
+    Raises:
+        ValueError: the file is damaged, or deflated.
+    """
+    try:
+        with files.BoundedReader(path) as stream:
+            if _DEFLATED_UID in stream.read(_HEAD_BYTES):
+                raise ValueError("deflated, which is not read")
+            stream.seek(0)
+            return pydicom.dcmread(stream, **kwargs)
+    except InvalidDicomError:
+        return None
+    except _PYDICOM_ERRORS as error:
+        raise ValueError(f"{name}: damaged DICOM file ({reason(error)})") from error
 
 
 def stack_slices(headers: Iterable[SliceHeader]) -> tuple[Stack, list[Problem]]:
@@ -183,25 +225,43 @@ def read_pixels(path: files.Path, name: str) -> tuple[np.ndarray, tuple[float, f
     Raises:
         ValueError: the pixels cannot be decoded, or there is no usable pixel size.
     """
+    dataset = read_dataset(path, name)
+    if dataset is None:
+        raise ValueError(f"{name}: not a DICOM file, expected a CT slice")
     try:
-        dataset = pydicom.dcmread(path)
+        # Before the decoders make room for what the header announces.
+        _check_shape((int(dataset.Rows), int(dataset.Columns)), name)
+        if int(dataset.get("NumberOfFrames") or 1) != 1:
+            raise ValueError(f"{dataset.NumberOfFrames} frames, expected one")
         # As signed or unsigned numbers, by the file's PixelRepresentation.
         pixels = dataset.pixel_array
         spacing = tuple(float(value) for value in dataset.PixelSpacing)
         slope = float(dataset.get("RescaleSlope", 1))
         intercept = float(dataset.get("RescaleIntercept", 0))
-    except (InvalidDicomError, *_PYDICOM_ERRORS) as error:
-        reason = " ".join(str(error).split())
-        raise ValueError(f"{name}: cannot read the CT slice ({reason})") from error
+    except _PYDICOM_ERRORS as error:
+        raise ValueError(
+            f"{name}: cannot read the CT slice ({reason(error)})"
+        ) from error
     if pixels.ndim != 2:
         raise ValueError(
             f"{name}: pixels of shape {list(pixels.shape)}, expected one grey slice"
         )
     if len(spacing) != 2 or not all(0 < value < 100 for value in spacing):
         raise ValueError(f"{name}: PixelSpacing {spacing}, expected two sizes in mm")
+    if not (math.isfinite(slope) and math.isfinite(intercept)):
+        raise ValueError(
+            f"{name}: rescaled by {slope} and {intercept}, expected two numbers"
+        )
     hounsfield = pixels.astype(np.float64) * slope + intercept
     image = np.rint(hounsfield.clip(AIR_HU, np.iinfo(np.int16).max)).astype(np.int16)
     return image, (spacing[0], spacing[1])
+
+
+def _check_shape(shape: tuple[int, int], name: str) -> None:
+    if not all(1 <= side <= MAX_SIDE for side in shape):
+        raise ValueError(
+            f"{name}: {shape[0]} x {shape[1]} pixels, expected 1 to {MAX_SIDE} each way"
+        )
 
 
 def _without_copies(

@@ -6,12 +6,11 @@ import collections
 import dataclasses
 import os
 import pathlib
-import zlib
 
 import numpy as np
 import PIL.Image
 
-from tf_probunet import files
+from tf_probunet import damage, files
 from tf_probunet.hashing import content_hash
 from tf_probunet.preparation.lidc_source import (
     NUM_GRADERS,
@@ -195,25 +194,21 @@ def _read_grey(task: PatientTask, name: str) -> np.ndarray:
     """Reads an 8-bit grey PNG, [size, size] uint8."""
     path = pathlib.Path(task.root, name)
     try:
-        with PIL.Image.open(path, formats=["PNG"]) as image:
-            mode, values = image.mode, np.asarray(image)
+        with files.BoundedReader(path) as file:
+            image = PIL.Image.open(file, formats=["PNG"])
+            mode, size = image.mode, image.size
+            fits = mode in ("L", "1") and size == (task.size, task.size)
+            # Other sizes are not unpacked, whatever they are.
+            values = np.array(image) if fits else None
     except FileNotFoundError:
         raise
-    except (
-        OSError,
-        SyntaxError,
-        ValueError,
-        zlib.error,
-        PIL.Image.DecompressionBombError,
-    ) as error:
-        # Pillow raises all of these, SyntaxError too, for damaged files.
-        raise ValueError(f"{name}: damaged PNG ({error})") from error
+    except damage.PICTURE as error:
+        raise ValueError(f"{name}: damaged PNG ({damage.reason(error)})") from error
     if mode not in ("L", "1"):
         raise ValueError(f"{name}: PNG of mode {mode!r}, expected 8-bit grey")
-    if values.shape != (task.size, task.size):
+    if values is None:
         raise ValueError(
-            f"{name}: {values.shape[1]} x {values.shape[0]} pixels, expected "
-            f"{task.size} x {task.size}"
+            f"{name}: {size[0]} x {size[1]} pixels, expected {task.size} x {task.size}"
         )
     return values.astype(np.uint8)
 

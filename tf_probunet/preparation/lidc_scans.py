@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import collections
-import concurrent.futures
 import dataclasses
-import multiprocessing
 import os
 import pathlib
 from collections.abc import Iterator, Sequence
 
 from tf_probunet import files
-from tf_probunet.preparation import lidc_dicom, lidc_xml
+from tf_probunet.preparation import lidc_dicom, lidc_xml, processes
 from tf_probunet.preparation.problem import Problem
 from tf_probunet.progress import Progress
 
@@ -153,9 +151,8 @@ def _read_all(root: pathlib.Path, names: Sequence[str], num_workers: int) -> _Co
         for task in tasks:
             total.add(_read_files(root, task))
         return total
-    context = multiprocessing.get_context("spawn")
     progress = Progress(len(names), "reading headers", unit="files")
-    with concurrent.futures.ProcessPoolExecutor(workers, mp_context=context) as pool:
+    with processes.pool(workers) as pool:
         done = 0
         for task, found in zip(
             tasks, pool.map(_read_files, [root] * len(tasks), tasks)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import pathlib
 from xml.etree.ElementTree import Element, ParseError
 
@@ -13,6 +14,11 @@ from tf_probunet import files
 
 CT_MESSAGE = "LidcReadMessage"
 XRAY_MESSAGE = "IdriReadMessage"
+
+# The largest annotation files of LIDC-IDRI have a few megabytes.
+_MAX_BYTES = 2**28
+# More than any slice has columns or rows.
+_MAX_COORDINATE = 2**31
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,7 +128,7 @@ def read_readings(path: files.Path) -> list[Reading]:
     root = _parse(path)
     if _local(root) != CT_MESSAGE:
         raise ValueError(
-            f"{path}: expected the root element {CT_MESSAGE}, got {_local(root)}"
+            f"{path}: expected the root element {CT_MESSAGE}, got {_local(root)[:80]}"
         )
     try:
         return [_reading(session) for session in _children(root, "readingSession")]
@@ -131,6 +137,9 @@ def read_readings(path: files.Path) -> list[Reading]:
 
 
 def _parse(path: files.Path) -> Element:
+    size = pathlib.Path(path).stat().st_size
+    if size > _MAX_BYTES:
+        raise ValueError(f"{path}: {size} bytes, expected at most {_MAX_BYTES}")
     try:
         return ElementTree.parse(pathlib.Path(path), forbid_dtd=True).getroot()
     except DefusedXmlException as error:
@@ -138,8 +147,8 @@ def _parse(path: files.Path) -> Element:
             f"{path}: refused, expected plain XML without a DTD or entities "
             f"({type(error).__name__})"
         ) from error
-    except (ParseError, LookupError, UnicodeError) as error:
-        # LookupError: the file declares an encoding that does not exist.
+    except (ParseError, LookupError, ValueError) as error:
+        # LookupError and ValueError: of an encoding that does not exist or fit.
         raise ValueError(f"{path}: not well-formed XML ({error})") from error
 
 
@@ -168,18 +177,14 @@ def _region(roi: Element, nodule: str) -> Region:
         for edge in _children(roi, "edgeMap")
     )
     if not points:
-        raise ValueError(f"nodule {nodule!r} has a region without edgeMap points")
+        raise ValueError(f"nodule {nodule[:80]!r} has a region without edgeMap points")
     z_text = _text(roi, "imageZposition", default="")
-    try:
-        z_mm = float(z_text) if z_text else None
-    except ValueError:
-        raise ValueError(
-            f"nodule {nodule!r} has imageZposition {z_text!r}, expected a number"
-        ) from None
+    z_mm = _number(z_text, nodule) if z_text else None
     inclusion = _text(roi, "inclusion", default="TRUE").upper()
     if inclusion not in ("TRUE", "FALSE"):
         raise ValueError(
-            f"nodule {nodule!r} has inclusion {inclusion!r}, expected TRUE or FALSE"
+            f"nodule {nodule[:80]!r} has inclusion {inclusion[:80]!r}, expected TRUE "
+            "or FALSE"
         )
     return Region(
         sop_uid=_text(roi, "imageSOP_UID", default=""),
@@ -189,14 +194,30 @@ def _region(roi: Element, nodule: str) -> Region:
     )
 
 
+def _number(text: str, nodule: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(
+            f"nodule {nodule[:80]!r} has imageZposition {text[:80]!r}, expected a "
+            "number"
+        )
+    return number
+
+
 def _integer(parent: Element, name: str, nodule: str) -> int:
     text = _text(parent, name, default="")
     try:
-        return int(text)
+        number = int(text)
     except ValueError:
+        number = _MAX_COORDINATE
+    if not -_MAX_COORDINATE < number < _MAX_COORDINATE:
         raise ValueError(
-            f"nodule {nodule!r} has {name} {text!r}, expected a whole number"
-        ) from None
+            f"nodule {nodule[:80]!r} has {name} {text[:80]!r}, expected a whole number"
+        )
+    return number
 
 
 def _local(element: Element) -> str:

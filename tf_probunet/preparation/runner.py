@@ -11,17 +11,16 @@ import collections
 import concurrent.futures
 import dataclasses
 import json
-import multiprocessing
 import os
 import pathlib
 import shutil
-import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 from tf_probunet import files, records
 from tf_probunet.hashing import salted_hash
+from tf_probunet.preparation import processes
 from tf_probunet.preparation.problem import Problem
 from tf_probunet.progress import Progress
 
@@ -104,6 +103,7 @@ def run(
     """
     out_dir = pathlib.Path(out_dir)
     _refuse_other_dataset(out_dir, spec, overwrite)
+    files.remove_temporaries(out_dir)
     names = collections.Counter(unit.name for unit in units)
     if len(names) < len(units):
         raise ValueError(f"two units are called {names.most_common(1)[0][0]!r}")
@@ -247,15 +247,7 @@ def _process_waiting(
         for unit in waiting:
             yield _process_unit(unit, process, spec, part_dir)
         return
-    context = multiprocessing.get_context("spawn")  # TensorFlow does not survive a fork
-    # Ctrl-C reaches all processes of a terminal. The workers die without a word: parts
-    # are written whole or not at all.
-    with concurrent.futures.ProcessPoolExecutor(
-        workers,
-        mp_context=context,
-        initializer=signal.signal,
-        initargs=(signal.SIGINT, signal.SIG_DFL),
-    ) as pool:
+    with processes.pool(workers) as pool:
         futures = [
             pool.submit(_process_unit, unit, process, spec, part_dir)
             for unit in waiting
@@ -326,8 +318,26 @@ def _finished_part(part_dir: pathlib.Path, unit: Unit) -> dict[str, Any] | None:
     if not (path.exists() and data.exists()):
         return None
     part = files.read_json(path, "part of a preparation")
-    whole = sum(entry["size"] for entry in part["examples"]) == data.stat().st_size
-    return part if whole else None
+    return part if _is_whole(part, unit, data.stat().st_size) else None
+
+
+def _is_whole(part: dict[str, Any], unit: Unit, size: int) -> bool:
+    """Whether a part is that of the unit, with examples of so many bytes in all."""
+    try:
+        offset = 0
+        for entry in part["examples"]:
+            named = all(isinstance(entry[n], str) for n in ("split", "key", "group"))
+            whole = type(entry["offset"]) is type(entry["size"]) is int
+            if not (named and whole) or entry["offset"] != offset or entry["size"] < 1:
+                return False
+            offset += entry["size"]
+        texts = [t for p in _problems(part) for t in (p.reason, p.where, p.detail)]
+        readable = all(isinstance(text, str) for text in texts) and all(
+            type(number) is int for number in part["counts"].values()
+        )
+        return part["name"] == unit.name and offset == size and readable
+    except (AttributeError, KeyError, TypeError):
+        return False
 
 
 def _reader(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 
 from tf_probunet import files
@@ -53,12 +54,16 @@ def read(path: files.Path) -> dict[str, list[str]]:
         ValueError: the file is not a split file, or a group is in it twice.
     """
     splits = files.read_json(path, "split file")
+    try:
+        json.dumps(splits, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{path}: holds names that are no text") from error
     if not any(splits.values()):
         raise ValueError(f"{path}: the split file names nobody")
     for split, groups in splits.items():
         if split not in SPLITS:
             raise ValueError(
-                f"{path}: split {split!r}, expected one of {', '.join(SPLITS)}"
+                f"{path}: split {split[:80]!r}, expected one of {', '.join(SPLITS)}"
             )
         if not isinstance(groups, list) or not all(isinstance(g, str) for g in groups):
             raise ValueError(f"{path}: {split!r} is not a list of names")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any
 
@@ -21,7 +21,8 @@ Logs = dict[str, Any]
 class StepCallback(tf.keras.callbacks.Callback):
     """A callback that knows the number of steps done since the run began.
 
-    Subclasses define `on_step`. The whole run is one epoch to Keras.
+    Subclasses define `on_step`. To Keras, a run is one epoch, or two: one of all
+    weights and one of the prior's.
     """
 
     def __init__(self, start_step: int) -> None:
@@ -29,6 +30,10 @@ class StepCallback(tf.keras.callbacks.Callback):
         self._start = self.step = self._previous = start_step
         # Keras then hands over tensors and does not wait for their values.
         self._supports_tf_logs = True
+
+    def on_train_begin(self, logs: Logs | None = None) -> None:
+        """Goes on counting where the last call of Keras' `fit` ended."""
+        self._start = self.step
 
     def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
         """Counts the steps; there may be several to a call."""
@@ -88,23 +93,31 @@ class Checkpoints(StepCallback):
     def __init__(
         self,
         start_step: int,
-        every: int,
+        every: Sequence[int],
         manager: tf.train.CheckpointManager | None,
         guard: NonFiniteGuard,
     ) -> None:
         super().__init__(start_step)
         self._every, self._manager, self._guard = every, manager, guard
+        self._saved = start_step
 
     def on_step(self, logs: Logs) -> None:
         """Saves when it is time."""
-        if self.passed(self._every):
+        if any(map(self.passed, self._every)):
             self.save()
 
     def save(self) -> None:
-        """Saves now."""
+        """Saves now, unless this step has been saved.
+
+        A checkpoint is never written over: killed, or on a full disk, that would leave
+        neither the old one nor the new one.
+        """
+        if self.step == self._saved:
+            return
         self._guard.check()
         if self._manager is not None:
             self._manager.save(checkpoint_number=self.step)
+        self._saved = self.step
 
 
 class Interrupts(StepCallback):
@@ -122,6 +135,7 @@ class Interrupts(StepCallback):
 
     def on_train_begin(self, logs: Logs | None = None) -> None:
         """Takes over the signals."""
+        super().on_train_begin(logs)
         for number in (signal.SIGINT, signal.SIGTERM):
             self._before[number] = signal.signal(number, self._note)
 
@@ -202,6 +216,6 @@ class ProgressLine(StepCallback):
             note += self.validation
         self.progress.update(self.step, note)
 
-    def on_train_end(self, logs: Logs | None = None) -> None:
+    def close(self) -> None:
         """Ends the line."""
         self.progress.close()

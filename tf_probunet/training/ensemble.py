@@ -12,7 +12,7 @@ import tensorflow as tf
 from tf_probunet import files
 from tf_probunet.config import Config
 from tf_probunet.training import train
-from tf_probunet.training.run_dir import RunDir
+from tf_probunet.training.run_dir import RunDir, latest_checkpoint
 
 MEMBER_MODEL = "unet"
 
@@ -142,12 +142,18 @@ def last_step(run_dir: RunDir) -> int:
 
     Raises:
         FileNotFoundError: there is none.
+        ValueError: it has no number.
     """
-    path = tf.train.latest_checkpoint(str(run_dir.checkpoints))
+    path = latest_checkpoint(run_dir.checkpoints)
     if path is None:
         raise FileNotFoundError(f"{run_dir.checkpoints}: no checkpoint; train first")
     # Checkpoints are numbered by their step.
-    return int(path.rsplit("-", 1)[1])
+    step = path.rpartition("-")[2]
+    if not step.isdecimal():
+        raise ValueError(
+            f"{path}: a checkpoint without its step, expected <name>-<step>"
+        )
+    return int(step)
 
 
 def _without_seed(config: Config) -> Config:

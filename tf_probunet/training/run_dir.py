@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_probunet import files, models, records
+from tf_probunet import damage, files, models, records
 from tf_probunet.config import Config, read_config
 from tf_probunet.models.base import SegmentationModel
 from tf_probunet.models.weight_average import WeightAverage
@@ -17,6 +17,26 @@ from tf_probunet.models.weight_average import WeightAverage
 CONFIG_NAME = "config.json"
 DATASET_NAME = "dataset.json"
 BEST_NAME = "best.json"
+
+_DATASET_FIELDS = {
+    "name": [str],
+    "fingerprint": [str],
+    "class_names": [list],
+    "intensity": [str],
+}
+_BEST_FIELDS = {"step": [int], "loss": [int, float], "ged": [int, float]}
+
+# TensorFlow raises all of these for damaged checkpoints.
+CHECKPOINT_ERRORS = (
+    AssertionError,
+    AttributeError,
+    LookupError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+    tf.errors.OpError,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,18 +95,19 @@ class RunDir:
 
     def dataset(self) -> dict[str, Any]:
         """Reads the description of the data set."""
-        dataset = files.read_json(self.path / DATASET_NAME, "description of the data")
-        missing = {"name", "fingerprint", "class_names", "intensity"} - set(dataset)
-        if missing:
-            raise ValueError(
-                f"{self.path / DATASET_NAME}: without {', '.join(sorted(missing))}"
-            )
+        path = self.path / DATASET_NAME
+        dataset = files.read_json(path, "description of the data")
+        files.check_fields(dataset, _DATASET_FIELDS, path)
         return dataset
 
     def best_score(self) -> dict[str, Any] | None:
         """Reads the best validation so far, if there was one."""
         path = self.path / BEST_NAME
-        return files.read_json(path, "best validation") if path.exists() else None
+        if not path.exists():
+            return None
+        best = files.read_json(path, "best validation")
+        files.check_fields(best, _BEST_FIELDS, path)
+        return best
 
     def load_model(self, which: str = "best") -> SegmentationModel:
         """Builds the model and loads a checkpoint.
@@ -96,10 +117,11 @@ class RunDir:
 
         Raises:
             FileNotFoundError: there is no such checkpoint.
+            ValueError: it is damaged.
         """
         config = self.config()
         directory = {"best": self.best, "last": self.checkpoints}[which]
-        path = tf.train.latest_checkpoint(str(directory))
+        path = latest_checkpoint(directory)
         if path is None:
             raise FileNotFoundError(
                 f"{directory}: no checkpoint; train first, or choose --checkpoint="
@@ -112,8 +134,8 @@ class RunDir:
         checkpoint = tf.train.Checkpoint(model=model)
         try:
             checkpoint.restore(path).assert_existing_objects_matched().expect_partial()
-        except (tf.errors.OpError, AssertionError, ValueError) as error:
-            reason = str(error).splitlines()[0]
+        except CHECKPOINT_ERRORS as error:
+            reason = damage.reason(error)
             raise ValueError(f"{path}: unreadable checkpoint ({reason})") from error
         if decay and which == "last":  # The best was saved with the averages applied.
             model.weight_average.apply(model.trainable_variables)
@@ -128,6 +150,21 @@ class RunDir:
                 shutil.rmtree(path)
             for path in directory.glob("checkpoint.tmp*"):
                 path.unlink()
+
+
+def latest_checkpoint(directory: pathlib.Path) -> str | None:
+    """Returns the path of the last checkpoint in a directory, None if there is none.
+
+    Raises:
+        ValueError: the list of checkpoints is damaged.
+    """
+    try:
+        return tf.train.latest_checkpoint(str(directory))
+    except (tf.errors.OpError, ValueError) as error:
+        raise ValueError(
+            f"{directory / 'checkpoint'}: damaged list of checkpoints "
+            f"({damage.reason(error)})"
+        ) from error
 
 
 def describe_dataset(info: records.DatasetInfo) -> dict[str, Any]:

@@ -6,19 +6,20 @@ import dataclasses
 import json
 import pathlib
 import signal
+import sys
 from collections.abc import Iterable
 from typing import Any
 
 import tensorflow as tf
 
-from tf_probunet import files, input_pipeline, models, records
+from tf_probunet import damage, files, input_pipeline, models, records
 from tf_probunet.config import Config
 from tf_probunet.hashing import salted_hash
 from tf_probunet.models.base import Batch, SegmentationModel
 from tf_probunet.models.weight_average import WeightAverage
 from tf_probunet.training import callbacks, schedules
 from tf_probunet.training import strategy as strategies
-from tf_probunet.training.run_dir import RunDir, describe_dataset
+from tf_probunet.training.run_dir import CHECKPOINT_ERRORS, RunDir, describe_dataset
 from tf_probunet.training.validation import Validation, Validator, write_settings
 
 # How often the workers of a cluster look whether one of them wants to stop: each look
@@ -74,18 +75,21 @@ def train(
         raise ValueError(f"{run_dir}: holds a run already; go on with it by --resume")
     if strategies.is_chief(strategy):
         directory.claim(config, info)
-    with strategy.scope():
-        model, checkpoint = build(config)
-    manager = tf.train.CheckpointManager(
-        checkpoint,
-        str(directory.checkpoints),
-        max_to_keep=config.training.keep_checkpoints,
-    )
-    start = restore(checkpoint, manager)
-    _check_workers_agree(strategy, config, info, start)
-    if start >= config.training.steps:
-        return Outcome(start, directory.best_score())
-    return _fit(config, info, directory, strategy, model, checkpoint, manager, start)
+    with strategies.named_errors(strategy):
+        with strategy.scope():
+            model, checkpoint = build(config)
+        manager = tf.train.CheckpointManager(
+            checkpoint,
+            str(directory.checkpoints),
+            max_to_keep=config.training.keep_checkpoints,
+        )
+        start = restore(checkpoint, manager)
+        _check_workers_agree(strategy, config, info, start)
+        if start >= config.training.steps:
+            return Outcome(start, directory.best_score())
+        return _fit(
+            config, info, directory, strategy, model, checkpoint, manager, start
+        )
 
 
 def fit_to_data(config: Config, info: records.DatasetInfo) -> Config:
@@ -95,7 +99,7 @@ def fit_to_data(config: Config, info: records.DatasetInfo) -> Config:
         ValueError: the images are smaller than the crops, or the task needs other data.
     """
     spec = info.spec
-    for name in ("crop_size", "eval_size"):
+    for name in ("crop_size", "eval_size", "scored_size"):
         size = getattr(config.data, name)
         if size > min(spec.image_shape[:2]):
             raise ValueError(
@@ -103,7 +107,11 @@ def fit_to_data(config: Config, info: records.DatasetInfo) -> Config:
                 f"{spec.image_shape[0]}x{spec.image_shape[1]}"
             )
         divisor = config.model.size_divisor
-        if not size and any(side % divisor for side in spec.image_shape[:2]):
+        if (
+            name != "scored_size"
+            and not size
+            and any(side % divisor for side in spec.image_shape[:2])
+        ):
             raise ValueError(
                 f"{name} is 0, but the images of {info.data_dir} "
                 f"({spec.image_shape[0]}x{spec.image_shape[1]}) are no multiples of "
@@ -137,7 +145,8 @@ def build(config: Config) -> tuple[SegmentationModel, tf.train.Checkpoint]:
         policy = f"mixed_{training.mixed_precision}"
     tf.keras.mixed_precision.set_global_policy(policy)
     model = models.build(config.model, training.seed)
-    optimizer = tf.keras.optimizers.Adam(schedules.learning_rate(training))
+    schedule = schedules.learning_rate(training, config.prior_steps)
+    optimizer = tf.keras.optimizers.Adam(schedule)
     if training.mixed_precision == "float16":
         optimizer = tf.keras.mixed_precision.LossScaleOptimizer(optimizer)
     optimizer.build(model.trainable_variables)
@@ -163,16 +172,25 @@ def build(config: Config) -> tuple[SegmentationModel, tf.train.Checkpoint]:
 def restore(
     checkpoint: tf.train.Checkpoint, manager: tf.train.CheckpointManager
 ) -> int:
-    """Loads the last checkpoint, if there is one, and returns its step."""
-    path = manager.latest_checkpoint
-    if path is None:
-        return 0
-    try:
-        checkpoint.restore(path).assert_existing_objects_matched()
-    except (tf.errors.OpError, AssertionError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise ValueError(f"{path}: unreadable checkpoint ({reason})") from error
-    return int(checkpoint.optimizer.iterations.numpy())
+    """Loads the last checkpoint that can be read, and returns its step.
+
+    Raises:
+        ValueError: there are checkpoints, but none can be read.
+    """
+    problems = []
+    for path in reversed(manager.checkpoints):
+        try:
+            checkpoint.restore(path).assert_existing_objects_matched()
+        except CHECKPOINT_ERRORS as error:
+            reason = damage.reason(error)
+            problems.append(f"{path}: unreadable checkpoint ({reason})")
+        else:
+            for problem in problems:
+                sys.stderr.write(f"warning: {problem}; going on from {path}\n")
+            return int(checkpoint.optimizer.iterations.numpy())
+    if problems:
+        raise ValueError(problems[0])
+    return 0
 
 
 def _check_workers_agree(
@@ -222,7 +240,10 @@ def _fit(
     )
     # All workers look and reset at the same steps, but only the chief writes.
     checkpoints = callbacks.Checkpoints(
-        start, training.checkpoint_every, manager if chief else None, guard
+        start,
+        (training.checkpoint_every, training.validate_every),
+        manager if chief else None,
+        guard,
     )
     several = strategies.num_workers(strategy) > 1
     interrupts = callbacks.Interrupts(start, _AGREE_EVERY if several else None)
@@ -232,8 +253,9 @@ def _fit(
         if start == 0:
             write_settings(writer, config, describe_dataset(info))
     logs = callbacks.ScalarLogs(start, training.log_every, writer, training.batch_size)
-    # The guard comes before whatever saves.
-    steps = [guard, logs, checkpoints]
+    # The guard comes before whatever saves, and the validation before the checkpoint: a
+    # run that is killed in between makes the step again, and does not leave it out.
+    steps = [guard, logs]
     if chief:
         line = callbacks.ProgressLine(start, training.steps, config.model.name)
         validation = Validation(
@@ -243,29 +265,48 @@ def _fit(
             writer=writer,
             run_dir=directory,
             checkpoint=checkpoint,
-            checkpoints=checkpoints,
+            guard=guard,
             report=line.progress.write,
             done=logs.restart_clock,
         )
         steps += [validation, line]
+    steps += [checkpoints, interrupts]
+    prior_begins = training.steps - config.prior_steps
     try:
-        with (
-            records.named_errors(str(info.data_dir)),
-            strategies.named_errors(strategy),
-        ):
-            model.fit(
-                _batches(info, config, strategy, start),
-                epochs=1,
-                steps_per_epoch=training.steps - start,
-                callbacks=[*steps, interrupts],
-                verbose=0,
-            )
-            checkpoints.save()
-            strategies.gather(strategy, checkpoints.step)  # Nobody leaves before.
+        for stop in (prior_begins, training.steps):
+            step = checkpoints.step
+            if step >= stop or interrupts.signal is not None:
+                continue
+            if stop > prior_begins:
+                if step == prior_begins:
+                    checkpoints.save()
+                    _fix_all_but_the_prior(model)
+                model.train_prior_only()
+            with records.named_errors(str(info.data_dir)):
+                model.fit(
+                    _batches(info, config, strategy, step),
+                    epochs=1,
+                    steps_per_epoch=stop - step,
+                    callbacks=steps,
+                    verbose=0,
+                )
+        checkpoints.save()
+        strategies.gather(strategy, checkpoints.step)  # Nobody leaves before.
     finally:
         interrupts.restore()
         writer.close()
+        if chief:
+            line.close()
     return Outcome(checkpoints.step, directory.best_score(), interrupts.signal)
+
+
+def _fix_all_but_the_prior(model: SegmentationModel) -> None:
+    """Takes the averages as the weights, if there are any.
+
+    The checkpoint of this step was written before: who resumes from it comes here too.
+    """
+    if model.weight_average is not None:
+        model.weight_average.apply(model.trainable_variables)
 
 
 def _batches(

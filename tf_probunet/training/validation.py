@@ -18,7 +18,7 @@ from tf_probunet.evaluation import ged, switched_modes
 from tf_probunet.figures import sample_grid, style
 from tf_probunet.models.base import Batch, SegmentationModel
 from tf_probunet.training import collapse
-from tf_probunet.training.callbacks import Checkpoints, Logs, StepCallback
+from tf_probunet.training.callbacks import Logs, NonFiniteGuard, StepCallback
 from tf_probunet.training.run_dir import BEST_NAME, RunDir
 
 _PICTURE_IMAGES = 6
@@ -43,7 +43,10 @@ class Validator:
         self._loss_batches = input_pipeline.validation_batches(
             info, config, self._num_images, batch
         ).cache()
-        examples = input_pipeline.evaluation_examples(info, "val", config.data)
+        self._size = config.data.eval_size
+        examples = input_pipeline.evaluation_examples(
+            info, "val", config.data, size=config.data.frame_size
+        )
         self._examples = examples.take(self._num_images).batch(batch).cache()
         self._score = _scorer(info, config)
 
@@ -67,8 +70,7 @@ class Validator:
         count = self._available(self._num_samples)
         scores, differ = [], []
         for i, batch in enumerate(self._examples):
-            seed = seeds.fold_in(self._seed, i)
-            samples = self._sample(batch["image"], count, seed).numpy()
+            samples = self._draw(batch["image"], count, seeds.fold_in(self._seed, i))
             scores += map(self._score, samples, batch["labels"].numpy())
             differ += [bool((maps != maps[:1]).any()) for maps in samples]
         return {"ged": float(np.mean(scores)), "diversity": float(np.mean(differ))}
@@ -77,17 +79,23 @@ class Validator:
         """Returns a PNG of images, graders and samples."""
         batch = next(iter(self._examples.unbatch().batch(_PICTURE_IMAGES)))
         count = self._available(_PICTURE_SAMPLES)
-        samples = self._sample(batch["image"], count, self._seed)
+        samples = self._draw(batch["image"], count, self._seed)
         figure = sample_grid.draw(
             images=batch["image"].numpy(),
             graders=batch["labels"].numpy(),
-            samples=samples.numpy(),
+            samples=samples,
         )
         return style.to_png(figure)
 
     @functools.cached_property
     def _terms(self) -> Callable[[Batch], dict[str, tf.Tensor]]:
         return tf.function(self._model.validation_terms, reduce_retracing=True)
+
+    def _draw(self, images: tf.Tensor, count: int, seed: tf.Tensor) -> np.ndarray:
+        """Draws samples [B, S, H, W] of what the network sees of the frames."""
+        seen = input_pipeline.central_crop(images, self._size)
+        labels = self._sample(seen, count, seed).numpy()
+        return input_pipeline.pad_to(labels, images.shape[1:3])
 
     def _available(self, num_samples: int) -> int:
         return min(num_samples, self._model.max_samples or num_samples)
@@ -105,13 +113,13 @@ class Validation(StepCallback):
         writer: tf.summary.SummaryWriter,
         run_dir: RunDir,
         checkpoint: tf.train.Checkpoint,
-        checkpoints: Checkpoints,
+        guard: NonFiniteGuard,
         report: Callable[[str], None],
         done: Callable[[], None],
     ) -> None:
         super().__init__(start_step)
         self._config, self._validator, self._writer = config, validator, writer
-        self._run_dir, self._checkpoints = run_dir, checkpoints
+        self._run_dir, self._guard = run_dir, guard
         self._report, self._done = report, done
         self._best, self._warning = run_dir.best_score(), None
         self._manager = tf.train.CheckpointManager(
@@ -127,8 +135,7 @@ class Validation(StepCallback):
 
     def validate(self) -> None:
         """Computes, logs and compares; keeps the checkpoint if it is the best."""
-        # A resumed run must not be behind its own best checkpoint.
-        self._checkpoints.save()
+        self._guard.check()
         average, variables = self.model.weight_average, self.model.trainable_variables
         with average.applied(variables) if average else contextlib.nullcontext():
             self._validate()

@@ -1,0 +1,92 @@
+"""Damaged and hostile NIfTI files."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+import warnings
+
+import numpy as np
+import pytest
+from helpers.mutations import mutate
+
+from tf_probunet.predict.config import CropConfig
+from tf_probunet.predict.read_inputs import read_inputs
+
+nibabel = pytest.importorskip("nibabel")
+
+TRIES = 500
+_DIM, _PIXDIM, _AFFINE = 40, 76, 280
+
+
+@pytest.fixture(autouse=True)
+def _quiet():
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")  # nibabel's and NumPy's, about odd values.
+        yield
+
+
+@pytest.fixture(scope="module")
+def seeds(tmp_path_factory) -> list[bytes]:
+    """Volumes of several types, unpacked."""
+    folder = tmp_path_factory.mktemp("nifti")
+    found = []
+    for dtype in (np.int16, np.uint8, np.float32):
+        volume = np.arange(5 * 6 * 2).reshape(5, 6, 2).astype(dtype)
+        image = nibabel.Nifti1Image(volume, np.diag([-0.7, 0.7, 2.0, 1.0]))
+        nibabel.save(image, folder / "x.nii")
+        found.append((folder / "x.nii").read_bytes())
+    return found
+
+
+def _read(path):
+    return read_inputs([str(path)], CropConfig())
+
+
+def _valid(images) -> None:
+    assert images
+    for image in images:
+        assert image.pixels.ndim == 3 and image.pixels.size
+        assert np.isfinite(image.pixels).all()
+        assert np.isfinite(image.geometry.affine).all()
+        assert all(0 < size < np.inf for size in image.spacing_mm)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_damaged_volumes(fuzz, tmp_path, seeds, packed):
+    path = tmp_path / ("a.nii.gz" if packed else "a.nii")
+    for rng in fuzz.rngs(TRIES):
+        data = mutate(rng.choice(seeds), rng, seeds)
+        if packed:
+            data = gzip.compress(data)
+            data = mutate(data, rng) if rng.random() < 0.2 else data
+        fuzz.check_file(path, data, _read, _valid)
+    assert 0 < fuzz.accepted < fuzz.tried
+
+
+def _with(data: bytes, at: int, layout: str, *values) -> bytes:
+    packed = struct.pack("<" + layout, *values)
+    return data[:at] + packed + data[at + len(packed) :]
+
+
+HOSTILE = {
+    "30000 x 30000 x 30000": lambda d: _with(d, _DIM, "8h", 3, *[30_000] * 3, *[1] * 4),
+    "nothing": lambda d: _with(d, _DIM, "8h", 3, 0, 0, 0, 1, 1, 1, 1),
+    "negative": lambda d: _with(d, _DIM, "8h", 3, -5, -6, -2, 1, 1, 1, 1),
+    "nine axes": lambda d: _with(d, _DIM, "h", 9),
+    "pixels that are no numbers": lambda d: _with(d, _AFFINE, "4f", *[np.nan] * 4),
+    "infinite pixels": lambda d: _with(d, _AFFINE, "4f", *[np.inf] * 4),
+    "no pixels' size": lambda d: _with(d, _AFFINE, "12f", *[0.0] * 12),
+    "empty": lambda d: b"",
+}
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_volumes_are_refused(fuzz, tmp_path, seeds, name, packed):
+    data = HOSTILE[name](seeds[0])
+    path = tmp_path / ("a.nii.gz" if packed else "a.nii")
+    error = fuzz.check_file(
+        path, gzip.compress(data) if packed else data, _read, _valid
+    )
+    assert isinstance(error, ValueError), error

@@ -1,0 +1,165 @@
+"""NPY and NPZ files whose sizes are checked before anything is allocated."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import pathlib
+import struct
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import BinaryIO
+
+import numpy as np
+
+from tf_probunet import damage, files
+
+# In memory; nothing that is written here comes near it.
+MAX_BYTES = 2**32
+
+# Deflate cannot pack tighter: whoever says so announces what is not there.
+_DEFLATE_RATIO = 1032
+_READERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+# zipfile, zlib and NumPy's header parser raise all of these for damaged files.
+_DAMAGED = (
+    EOFError,
+    LookupError,
+    NotImplementedError,
+    OSError,
+    OverflowError,
+    RuntimeError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+    struct.error,
+    tokenize.TokenError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+
+
+def read_npy(path: files.Path) -> np.ndarray:
+    """Reads an NPY file.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is damaged, of another kind or over `MAX_BYTES`.
+    """
+    path = pathlib.Path(path)
+    _check_there(path, "NPY")
+    with _named_errors(path, "NPY"), open(path, "rb") as stream:
+        return _read_array(stream, path.stat().st_size)
+
+
+def read_npz(
+    path: files.Path, names: Sequence[str] | None = None
+) -> dict[str, np.ndarray]:
+    """Reads arrays of an NPZ file.
+
+    Args:
+        path: the file.
+        names: of the arrays; None for all.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is damaged, lacks an array, or is over `MAX_BYTES`.
+    """
+    path = pathlib.Path(path)
+    _check_there(path, "NPZ")
+    with _named_errors(path, "NPZ"), zipfile.ZipFile(path) as archive:
+        members = _members(archive)
+        wanted = list(members) if names is None else list(names)
+        if sum(_member(members, name).file_size for name in wanted) > MAX_BYTES:
+            raise ValueError(f"over {MAX_BYTES} bytes in it")
+        arrays = {}
+        for name in wanted:
+            with archive.open(members[name]) as stream:
+                arrays[name] = _read_array(stream, members[name].file_size)
+        return arrays
+
+
+def npz_header(path: files.Path, name: str) -> tuple[tuple[int, ...], np.dtype]:
+    """Returns shape and type of an array in an NPZ file; nothing else is unpacked.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is damaged, or lacks the array.
+    """
+    path = pathlib.Path(path)
+    _check_there(path, "NPZ")
+    with _named_errors(path, "NPZ"), zipfile.ZipFile(path) as archive:
+        member = _member(_members(archive), name)
+        with archive.open(member) as stream:
+            shape, _, dtype = _read_header(stream)
+        return shape, dtype
+
+
+def _check_there(path: pathlib.Path, kind: str) -> None:
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such {kind} file")
+
+
+@contextlib.contextmanager
+def _named_errors(path: pathlib.Path, kind: str) -> Iterator[None]:
+    try:
+        yield
+    except _DAMAGED as error:
+        raise ValueError(
+            f"{path}: damaged {kind} file ({damage.reason(error)})"
+        ) from error
+
+
+def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
+    """Returns the arrays' entries by name, after checking what they announce."""
+    members = {}
+    for member in archive.infolist():
+        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise ValueError(f"{member.filename!r} is packed in an unknown way")
+        if member.file_size > _DEFLATE_RATIO * (member.compress_size + 1):
+            raise ValueError(
+                f"{member.filename!r} announces {member.file_size} bytes from "
+                f"{member.compress_size}"
+            )
+        name = member.filename
+        members[name[:-4] if name.endswith(".npy") else name] = member
+    return members
+
+
+def _member(members: dict[str, zipfile.ZipInfo], name: str) -> zipfile.ZipInfo:
+    if name not in members:
+        raise ValueError(f"it holds {sorted(members)[:5]}, expected the array {name!r}")
+    return members[name]
+
+
+def _read_header(stream: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype]:
+    """Returns shape, whether columns come first, and type."""
+    version = np.lib.format.read_magic(stream)
+    if version not in _READERS:
+        raise ValueError(f"format version {version}, expected 1.0 or 2.0")
+    try:
+        return _READERS[version](stream)
+    except MemoryError as error:  # Python's way to refuse brackets in brackets.
+        raise ValueError("a header of too many levels") from error
+
+
+def _read_array(stream: BinaryIO, size: int) -> np.ndarray:
+    """Reads an array from the start of a stream that holds `size` bytes."""
+    shape, is_fortran, dtype = _read_header(stream)
+    if dtype.hasobject:
+        raise ValueError("an array of Python objects, expected numbers or text")
+    if not all(0 <= length <= MAX_BYTES for length in shape):
+        raise ValueError(f"an array of shape {list(shape)}")
+    announced, there = math.prod(shape) * dtype.itemsize, size - stream.tell()
+    if announced != there or announced > MAX_BYTES:
+        raise ValueError(
+            f"a header that announces {announced} bytes, where {there} are"
+        )
+    content = bytearray(announced)
+    if stream.readinto(content) != announced:
+        raise EOFError("it ends too early")
+    return np.ndarray(shape, dtype, content, order="F" if is_fortran else "C")
