@@ -51,6 +51,8 @@ def start(
     except UnicodeDecodeError as error:
         named = [word for word in sys.argv[1:] if "flagfile" in word]
         _fail(ValueError(f"{' '.join(named)}: not a text file ({error})"))
+    except RecursionError:  # absl, in search of a flag of a similar name
+        _fail(flags.Error("an unknown flag whose name has hundreds of letters"))
     except (flags.Error, OSError, ValueError) as error:
         _fail(error)
     logging.set_verbosity(logging.ERROR)

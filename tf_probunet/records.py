@@ -270,7 +270,7 @@ def read_info(data_dir: files.Path) -> DatasetInfo:
             f"with run/prepare_phantom.py --out_dir={data_dir}"
         )
     raw = files.read_json(path, "data set description")
-    version = str(raw.pop("format_version", "unknown"))
+    version = str(raw.pop("format_version", "unknown"))[:20]
     if version.split(".")[0] != FORMAT_VERSION.split(".")[0]:
         raise ValueError(
             f"{path}: written in record format {version}, but this version reads "

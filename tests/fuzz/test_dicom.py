@@ -190,6 +190,15 @@ def test_hostile_slices_are_refused(fuzz, tmp_path, seeds, name):
     assert isinstance(error, ValueError), error
 
 
+def test_errors_of_pydicom_that_name_no_file(fuzz, tmp_path, monkeypatch, seeds):
+    def read(*_, **__):
+        raise OSError("No tag to read at file position 390")
+
+    monkeypatch.setattr(lidc_dicom.pydicom, "dcmread", read)
+    error = fuzz.check_file(tmp_path / "a.dcm", seeds[0], _prepare, _valid_slice)
+    assert "No tag to read" in str(error)
+
+
 def test_files_that_are_no_dicom_are_told_apart(fuzz, tmp_path):
     found = fuzz.check_file(tmp_path / "a.txt", b"text" * 99, _prepare, _valid_slice)
     assert found is None

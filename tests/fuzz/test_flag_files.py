@@ -102,6 +102,7 @@ def _damaged(rng: random.Random, seeds: list[str]) -> bytes:
         "--learning_rate=1e999",
         "--seed=9223372036854775808",
         "--nosuch=1",
+        "--" + "x" * 5000,
         "steps",
         "--",
     ],

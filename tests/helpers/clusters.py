@@ -12,7 +12,7 @@ import sys
 ROOT = pathlib.Path(__file__).parents[2]
 
 
-def train_command(data_dir, run_dir, **flags) -> list[str]:
+def train_command(data_dir, *, run_dir, **flags) -> list[str]:
     """Returns the command of a small training run."""
     settings = {
         "data_dir": data_dir,
@@ -57,10 +57,11 @@ def start_workers(data_dir, run_dir, *, count=2, each=None, **flags) -> list:
     for index in range(count):
         task = {"type": "worker", "index": index}
         config = json.dumps({"cluster": {"worker": workers}, "task": task})
-        own = {"strategy": "multi_worker", **flags, **(each[index] if each else {})}
+        own = {"strategy": "multi_worker", "run_dir": run_dir, **flags}
+        own.update(each[index] if each else {})
         processes.append(
             subprocess.Popen(
-                train_command(data_dir, run_dir, **own),
+                train_command(data_dir, **own),
                 env={**os.environ, "TF_CONFIG": config},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,

@@ -17,7 +17,7 @@ DETERMINISTIC = {
 
 
 def _alone(data_dir, run_dir, **flags):
-    command = clusters.train_command(data_dir, run_dir, **flags)
+    command = clusters.train_command(data_dir, run_dir=run_dir, **flags)
     subprocess.run(command, check=True, capture_output=True)
 
 
@@ -59,6 +59,7 @@ def test_two_processes_make_the_steps_of_one(alone, phantom_dir, tmp_path):
 @pytest.mark.slow
 def test_latents_differ_between_workers_but_the_loss_is_alike(phantom_dir, tmp_path):
     flags = {"steps": 40, "validate_every": 40, "checkpoint_every": 40, "beta": 1}
+    flags.update(initializer="he_normal", base_channels=8, learning_rate=1e-2)
     _alone(phantom_dir, tmp_path / "alone", **flags)
     workers = clusters.start_workers(phantom_dir, tmp_path / "pair", **flags)
     outputs = clusters.finish(workers)
@@ -70,8 +71,9 @@ def test_latents_differ_between_workers_but_the_loss_is_alike(phantom_dir, tmp_p
     two = np.array([pair[step] for step in sorted(pair)])
     assert (one != two).any()  # Other latents: the losses can't be the very same.
     # The batches are the same, so that the losses move together, step by step.
-    assert np.corrcoef(one, two)[0, 1] > 0.99
-    assert two.mean() == pytest.approx(one.mean(), rel=0.01)
+    assert one[-10:].mean() < 0.5 * one[:2].mean()
+    assert np.corrcoef(one, two)[0, 1] > 0.9
+    assert two.mean() == pytest.approx(one.mean(), rel=0.1)
 
 
 @pytest.mark.slow

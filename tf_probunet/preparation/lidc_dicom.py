@@ -167,7 +167,9 @@ def read_dataset(path: files.Path, name: str, **kwargs: Any) -> pydicom.Dataset 
             return pydicom.dcmread(stream, **kwargs)
     except InvalidDicomError:
         return None
-    except _PYDICOM_ERRORS as error:
+    except (OSError, *_PYDICOM_ERRORS) as error:
+        if isinstance(error, OSError) and error.filename is not None:
+            raise  # The system's: there is no such file, or it may not be read.
         raise ValueError(f"{name}: damaged DICOM file ({reason(error)})") from error
 
 

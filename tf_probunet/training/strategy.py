@@ -166,13 +166,14 @@ def named_errors(strategy: tf.distribute.Strategy) -> Iterator[None]:
     )
     try:
         yield
-    except lost as error:
-        if num_workers(strategy) == 1:
+    except tf.errors.OpError as error:
+        # What a graph was waiting for decides the type; the message always says it.
+        aborted = [s for s in error.message.splitlines() if "Collective ops" in s]
+        if num_workers(strategy) == 1 or not (aborted or isinstance(error, lost)):
             raise
-        reason = error.message.splitlines()[0]
         raise ConnectionError(
             "another worker is gone; start all of them again with the same command: "
-            f"they go on from the last checkpoint ({reason})"
+            f"they go on from the last checkpoint ({[*aborted, error.message][0]})"
         ) from error
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import pathlib
 import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -282,7 +283,7 @@ def _fit(
                     checkpoints.save()
                     _fix_all_but_the_prior(model)
                 model.train_prior_only()
-            with records.named_errors(str(info.data_dir)):
+            with _named_errors(info, strategy):
                 model.fit(
                     _batches(info, config, strategy, step),
                     epochs=1,
@@ -298,6 +299,15 @@ def _fit(
         if chief:
             line.close()
     return Outcome(checkpoints.step, directory.best_score(), interrupts.signal)
+
+
+@contextlib.contextmanager
+def _named_errors(
+    info: records.DatasetInfo, strategy: tf.distribute.Strategy
+) -> Iterator[None]:
+    """Names the data or the cluster as what is to blame for an error of TensorFlow."""
+    with records.named_errors(str(info.data_dir)), strategies.named_errors(strategy):
+        yield
 
 
 def _fix_all_but_the_prior(model: SegmentationModel) -> None:
