@@ -287,4 +287,15 @@ def test_all_pages_of_a_file_together_are_bounded(fuzz, tmp_path, monkeypatch):
     monkeypatch.setattr(read_picture, "MAX_VALUES", SIDE * SIDE)
     data = _tiff_seeds()[-1]
     error = fuzz.check_file(tmp_path / "a.tif", data, _predict, _valid_images)
-    assert "values in it" in str(error)
+    assert f"expected at most {SIDE * SIDE}" in str(error)
+
+
+def test_pages_larger_than_the_file_can_hold_are_not_unpacked(fuzz, tmp_path):
+    # 10000 x 10000 is below Pillow's limit; so is a gigabyte below nobody's.
+    data = _saved(_grey(), "TIFF")
+    for tag in (256, 257):  # Width and height, as LONG.
+        old = struct.pack("<HHII", tag, 4, 1, SIDE)
+        assert data.count(old) == 1
+        data = data.replace(old, struct.pack("<HHII", tag, 4, 1, 10_000))
+    error = fuzz.check_file(tmp_path / "a.tif", data, _predict, _valid_images)
+    assert "100000000 values announced" in str(error)

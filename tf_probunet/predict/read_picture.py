@@ -16,6 +16,8 @@ ARRAY_SUFFIXES = (".npy",)
 
 # Values of all pages of a file; Pillow itself bounds the pixels of one page.
 MAX_VALUES = 2**28
+# Deflate packs at most 1032 bytes into one, and a byte holds eight bits of a picture.
+_VALUES_PER_BYTE = 10_000
 
 # Modes of Pillow that hold something else than what they are converted to.
 _CONVERSIONS = {"1": "L", "P": "RGB", "I;16B": "I;16"}
@@ -35,8 +37,9 @@ def read_picture(
         ValueError: the file is damaged, or holds no such page.
     """
     try:
+        most = min(MAX_VALUES, _VALUES_PER_BYTE * path.stat().st_size)
         with files.BoundedReader(path) as file:
-            pages = _pages(PIL.Image.open(file, formats=["PNG", "TIFF"]))
+            pages = _pages(PIL.Image.open(file, formats=["PNG", "TIFF"]), most)
     except PIL.UnidentifiedImageError as error:
         raise ValueError(f"{path}: expected a PNG or TIFF picture") from error
     except damage.PICTURE as error:
@@ -72,12 +75,12 @@ def read_array(
     )
 
 
-def _pages(opened: PIL.Image.Image) -> list[np.ndarray]:
+def _pages(opened: PIL.Image.Image, most: int) -> list[np.ndarray]:
     pages, values = [], 0
     for page in PIL.ImageSequence.Iterator(opened):
         values += page.width * page.height * len(page.getbands())
-        if values > MAX_VALUES:
-            raise ValueError(f"over {MAX_VALUES} values in it")
+        if values > most:
+            raise ValueError(f"{values} values announced, expected at most {most}")
         pages.append(_array(page))
     return pages
 
