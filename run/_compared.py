@@ -1,4 +1,4 @@
-"""The models and ablations that are compared, and how fast they sample."""
+"""The models and ablations that are compared: how they are scored and timed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ import pathlib
 import time
 from collections.abc import Sequence
 
+import _pieces
+
 from tf_probunet import files
+from tf_probunet.evaluation import compare
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,11 +64,49 @@ def chosen(keys: Sequence[str]) -> list[Compared]:
     return [m for m in MODELS if not keys or m.key in (*keys, known[0])]
 
 
+def phantom(pieces: _pieces.Pieces, settings: dict[str, object]) -> pathlib.Path:
+    """Prepares the phantom images; phantom.flags was tuned on other seeds."""
+    path = pieces.path / "phantom"
+    counts = [f"--{n}={settings[n]}" for n in ("num_train", "num_val", "num_test")]
+    words = ["prepare_phantom.py", f"--out_dir={path}", *counts, "--seed=1"]
+    pieces.run("prepare", *words)
+    return path
+
+
+def score(
+    pieces: _pieces.Pieces,
+    model: Compared,
+    command: Sequence[str],
+    many_samples: int | None = None,
+) -> compare.Results | None:
+    """Scores a model with up to 16 samples, or with exactly `many_samples`.
+
+    Args:
+        pieces: of the comparison.
+        model: with its SavedModel among them.
+        command: of the evaluation, without number of samples and result.
+        many_samples: 0 for nothing to do.
+
+    Returns:
+        None where there is nothing to do, or the model has not so many samples.
+    """
+    kind = "" if many_samples is None else "_many"
+    if many_samples is not None:
+        metadata = _metadata(pieces.path / f"{model.key}_saved_model")
+        if not many_samples or (metadata["max_samples"] or many_samples) < many_samples:
+            return None
+        command = [*command, f"--num_samples={many_samples}", "--validation_split="]
+    path = pieces.path / f"{model.key}{kind}_results"
+    target = [f"--out_dir={path}", "--overwrite"]
+    pieces.run(f"evaluate{kind}_{model.key}", *command, *target)
+    return compare.read(path, model.title)
+
+
 def time_samples(saved_model: pathlib.Path, size: int, repeats: int) -> dict:
     """Times 16 samples of one image, or as many as there are; the best run counts."""
     import tensorflow as tf
 
-    metadata = files.read_json(saved_model / "assets" / "metadata.json", "metadata")
+    metadata = _metadata(saved_model)
     config = files.read_json(saved_model / "assets" / "config.json", "configuration")
     count = min(16, metadata["max_samples"] or 16)
     model = tf.saved_model.load(str(saved_model))
@@ -76,3 +117,7 @@ def time_samples(saved_model: pathlib.Path, size: int, repeats: int) -> dict:
         model.sample(image, count, 0)["labels"].numpy()
         seconds.append(time.perf_counter() - start)
     return {"seconds": min(seconds[2:]), "samples": count}
+
+
+def _metadata(saved_model: pathlib.Path) -> dict:
+    return files.read_json(saved_model / "assets" / "metadata.json", "metadata")

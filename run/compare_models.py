@@ -1,9 +1,11 @@
-"""Trains all models and ablations alike on phantom data and prints one table.
+"""Trains all models and ablations alike and prints one table.
 
     make compare
+    python run/compare_models.py --data_dir=runs/lidc --split=val --steps=1600 \
+        --settings=lidc_cpu.flags --many_samples=100 --size=64 --out_dir=runs/compared
 
-Every piece that is finished is skipped when the same command is given again; Ctrl-C
-saves the training at hand.
+On phantom data, unless --data_dir is given. Every piece that is finished is skipped
+when the same command is given again; Ctrl-C saves the training at hand.
 """
 
 import _cli
@@ -12,28 +14,32 @@ import _pieces
 from absl import flags
 
 flags.DEFINE_string("out_dir", "runs/compare", "where everything goes")
+flags.DEFINE_string("data_dir", None, "prepared data; phantom images if not given")
+flags.DEFINE_string("split", "test", "which split to score")
 flags.DEFINE_string("settings", "phantom.flags", "flag file of the trainings")
 flags.DEFINE_integer("steps", 450, "training steps of each model", lower_bound=1)
+flags.DEFINE_integer("kl_warmup_steps", 225, "where there are latents", lower_bound=0)
 flags.DEFINE_integer("num_members", 16, "of the U-Net Ensemble", lower_bound=1)
 flags.DEFINE_integer("num_train", 2000, "phantom images to train on", lower_bound=1)
 flags.DEFINE_integer("num_val", 250, "phantom images to validate on", lower_bound=1)
 flags.DEFINE_integer("num_test", 250, "phantom images to score", lower_bound=1)
 flags.DEFINE_integer("size", 48, "height and width of the timed image", lower_bound=1)
+flags.DEFINE_integer("many_samples", 0, "one more column, over 16 samples; 0 for none")
 flags.DEFINE_list("models", [], "only these beside prob_unet; see _compared.MODELS")
-KEPT = ("settings", "steps", "num_members", "num_train", "num_val", "num_test", "size")
+KEPT = "data_dir split settings steps kl_warmup_steps num_members size many_samples"
+KEPT = (*KEPT.split(), "num_train", "num_val", "num_test")
 
 
-def make(pieces: _pieces.Pieces, model: _compared.Compared):
+def make(pieces: _pieces.Pieces, model: _compared.Compared, data: str):
     """Trains, exports, scores and times a model; returns its entry in the table."""
-    from tf_probunet.evaluation import compare, model_table
+    from tf_probunet.evaluation import model_table
 
     values, out = _cli.FLAGS, pieces.path
-    data, saved = f"--data_dir={out / 'phantom'}", out / f"{model.key}_saved_model"
-    results = out / f"{model.key}_results"
+    saved = out / f"{model.key}_saved_model"
     common = [f"--flagfile={values.settings}", data, f"--run_dir={out / model.key}"]
     # Validated once, at the end: the last checkpoint is the one that counts, for all.
     common += [f"--{name}={values.steps}" for name in ("steps", "validate_every")]
-    common.append(f"--kl_warmup_steps={values.steps // 2}")
+    common.append(f"--kl_warmup_steps={values.kl_warmup_steps}")
     if model.is_ensemble:
         script = ["train_ensemble.py", f"--num_members={values.num_members}"]
         run = f"--members={out / model.key}_[0-9][0-9]"
@@ -42,14 +48,13 @@ def make(pieces: _pieces.Pieces, model: _compared.Compared):
     seconds = pieces.run(f"train_{model.key}", *script, *common, *model.flags)
     target = [f"--out_dir={saved}", "--overwrite"]
     pieces.run(f"export_{model.key}", "export.py", run, *target)
-    target = [f"--out_dir={results}", "--overwrite"]
-    scored = ["evaluate.py", f"--saved_model={saved}", data, *target]
-    pieces.run(f"evaluate_{model.key}", *scored)
+    scored = ["evaluate.py", f"--saved_model={saved}", data, f"--split={values.split}"]
+    results = _compared.score(pieces, model, scored)
+    many = _compared.score(pieces, model, scored, values.many_samples)
     times = pieces.remember(
         f"time_{model.key}", lambda: _compared.time_samples(saved, values.size, 20)
     )
-    read = compare.read(results, model.title)
-    return model_table.Entry(read, seconds, times["seconds"], times["samples"])
+    return model_table.Entry(results, seconds, times["seconds"], times["samples"], many)
 
 
 def main() -> None:
@@ -59,13 +64,9 @@ def main() -> None:
     values = _cli.FLAGS
     kept = {name: values[name].value for name in KEPT}
     pieces = _pieces.Pieces(values.out_dir, kept)
-    counts = [f"--{n}={values[n].value}" for n in ("num_train", "num_val", "num_test")]
-    data = f"--out_dir={pieces.path / 'phantom'}"
-    # phantom.flags was tuned on other seeds.
-    pieces.run("prepare", "prepare_phantom.py", data, *counts, "--seed=1")
-    entries = [
-        make(pieces, model) for model in _compared.chosen(values["models"].value)
-    ]
+    models = _compared.chosen(values["models"].value)
+    data = f"--data_dir={values.data_dir or _compared.phantom(pieces, kept)}"
+    entries = [make(pieces, model, data) for model in models]
     rows = model_table.table(entries, reference=_compared.MODELS[0].title)
     print(f"\n{model_table.to_text(rows)}")
     path = pieces.path / "table.md"

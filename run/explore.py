@@ -1,17 +1,26 @@
 """Writes a page in which the latent space of one image can be walked, offline.
 
+    python run/explore.py --input=slice.png --out=explorer.html
     python run/explore.py --saved_model=runs/saved_model --data_dir=runs/phantom \
         --split=test --key=test-00003 --out=explorer.html
 
-An image of your own, with --input, is read as by run/predict.py. See docs/explorer.md.
+Without --saved_model it is the model that comes with the repository, for crops of chest
+CT around a lesion. An image of your own, with --input, is read as by run/predict.py.
+See docs/explorer.md.
 """
+
+import pathlib
 
 import _cli
 from absl import flags
 
-from tf_probunet.predict.config import CropConfig
+from tf_probunet.predict.config import SHIPPED_MODEL, CropConfig, model_path
 
-flags.DEFINE_string("saved_model", None, "a SavedModel of run/export.py (prob_unet)")
+flags.DEFINE_string(
+    "saved_model",
+    None,
+    f"a SavedModel of run/export.py (prob_unet); by default {SHIPPED_MODEL}",
+)
 flags.DEFINE_string("data_dir", None, "a prepared data set; or else --input")
 flags.DEFINE_string("split", "test", "of the data set")
 flags.DEFINE_string("key", None, "of the image in the split; the first if not given")
@@ -25,10 +34,12 @@ _cli.define_config_flags(CropConfig)
 def main() -> None:
     values = _cli.FLAGS
     crop = _cli.config_from_flags(CropConfig)
+    root = pathlib.Path(__file__).resolve().parents[1]
+    model = model_path(values.saved_model, root)
     from tf_probunet.explorer.explore import explore
 
     path = explore(
-        model_path=values.saved_model,
+        model_path=model,
         out=values.out,
         data_dir=values.data_dir,
         split=values.split,
@@ -42,4 +53,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    _cli.start(main, required=["saved_model"])
+    _cli.start(main)

@@ -1,17 +1,27 @@
 """Segments your own images: DICOM, NIfTI, PNG, TIFF or NumPy in, hypotheses out.
 
-    python run/predict.py --saved_model=runs/saved_model --input=scan/ --slice=40 \
-        --center=210,300 --out_dir=runs/prediction
+    python run/predict.py --input=slice.png --out_dir=runs/prediction
+    python run/predict.py --input=scan/ --slice=40 --center=210,300 --out_dir=runs/out
 
---input can be given several times. See docs/predict.md.
+Without --saved_model it is the model that comes with the repository, for crops of chest
+CT around a lesion. --input can be given several times. See docs/predict.md.
 """
+
+import pathlib
 
 import _cli
 from absl import flags
 
-from tf_probunet.predict.config import CropConfig, PredictConfig
+from tf_probunet.predict.config import (
+    SHIPPED_MODEL,
+    CropConfig,
+    PredictConfig,
+    model_path,
+)
 
-flags.DEFINE_string("saved_model", None, "a SavedModel of run/export.py")
+flags.DEFINE_string(
+    "saved_model", None, f"a SavedModel of run/export.py; by default {SHIPPED_MODEL}"
+)
 flags.DEFINE_multi_string("input", None, "a file, a DICOM series, a folder of pictures")
 flags.DEFINE_string("out_dir", None, "gets a directory for each image")
 _cli.define_config_flags(PredictConfig)
@@ -21,10 +31,12 @@ _cli.define_config_flags(CropConfig)
 def main() -> None:
     crop = _cli.config_from_flags(CropConfig)
     config = _cli.config_from_flags(PredictConfig)
+    root = pathlib.Path(__file__).resolve().parents[1]
+    path = model_path(_cli.FLAGS.saved_model, root)
     from tf_probunet.predict.predict import predict
 
     result = predict(
-        model_path=_cli.FLAGS.saved_model,
+        model_path=path,
         inputs=_cli.FLAGS.input,
         out_dir=_cli.FLAGS.out_dir,
         crop=crop,
@@ -45,4 +57,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    _cli.start(main, required=["saved_model", "input", "out_dir"])
+    _cli.start(main, required=["input", "out_dir"])

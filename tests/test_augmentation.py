@@ -188,6 +188,27 @@ def test_affine_map_mirrors_half_of_the_time():
     assert 25 <= flips.count(1.0) <= 75
 
 
+def test_quarter_turns_and_mirroring_give_the_eight_symmetries_of_the_image():
+    expected = [
+        np.rot90(side, turns)
+        for side in (_IMAGE, _IMAGE[:, ::-1])
+        for turns in range(4)
+    ]
+    maps = [
+        np.rot90(side, turns, axes=(1, 2))
+        for side in (_LABELS, _LABELS[:, :, ::-1])
+        for turns in range(4)
+    ]
+    found = []
+    for seed in range(80):
+        image, labels = _augment(seed, config=_only(quarter_turns=True, flip=True))
+        errors = [np.abs(image - one).max() for one in expected]
+        found.append(int(np.argmin(errors)))
+        assert min(errors) < 1e-5
+        np.testing.assert_array_equal(labels, maps[found[-1]])
+    assert np.bincount(found, minlength=8).min() >= 2
+
+
 @pytest.mark.parametrize("draw", [-1.0, 0.0, 0.5])
 def test_affine_map_can_always_be_inverted(forced, draw):
     forced(draw)

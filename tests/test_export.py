@@ -11,7 +11,10 @@ import pytest
 import tensorflow as tf
 from helpers import run_dirs, serving_json
 
-from tf_probunet import export
+from tf_probunet import checksums, export
+from tf_probunet.config import Config, DataConfig
+from tf_probunet.evaluation import evaluate
+from tf_probunet.model_card import model_card, read_scores
 from tf_probunet.signatures import Signatures
 from tf_probunet.training.run_dir import RunDir
 
@@ -182,6 +185,167 @@ def test_the_model_card_names_data_scores_and_limits(saved_model):
         "no medical device",
     ):
         assert text in card
+
+
+def _lidc_card(run, data, **preparation):
+    config = Config(model=run_dirs.tiny_config(beta=10.0), data=data)
+    dataset = {**RunDir(run).dataset(), "name": "lidc_x", "preparation": preparation}
+    metadata = {
+        "model": "prob_unet",
+        "parameters": 1234,
+        "size_divisor": 2,
+        "signatures": ["prior", "serving_default"],
+    }
+    return model_card(config, dataset, metadata, None)
+
+
+def test_the_card_of_a_model_of_lidc(run):
+    data = DataConfig(crop_size=64, eval_size=64, scored_size=128)
+    card = _lidc_card(run, data, format="png_slices")
+    for text in (
+        "Creative Commons Attribution 3.0 Unported (CC BY 3.0)",
+        "https://doi.org/10.7937/K9/TCIA.2015.LO9QL9SX",
+        "4 channels at the first of 2 scales, 1 convolutions per block",
+        "latent dimensions: 2, beta: 10.",
+        "240000 steps of 32 images, crops of 64, learning rate 0.0001",
+        "frames of 128, of which the network sees the middle 64",
+        "a lesion in the middle of a crop of 128 x 128 pixels",
+        "crops must not be resampled",
+        "rescaled to its own least and largest value",
+    ):
+        assert text in card
+    source = (DOCS.parents[1] / "data" / "README.md").read_text("utf-8")
+    citations = re.findall(r"^> .*\d{4}.*$", card, re.MULTILINE)
+    assert len(citations) == 3
+    assert all(citation in source for citation in citations)
+
+
+def test_the_card_says_how_the_data_of_lidc_was_prepared(run):
+    card = _lidc_card(run, DataConfig(), format="dicom", spacing_mm=0.5)
+    assert "a crop of 128 x 128 pixels" in card
+    assert "resampled to pixels of 0.5 mm" in card
+    assert "rescaled" not in card
+
+
+def test_other_cards_do_not_speak_of_lidc(saved_model):
+    card = (saved_model / "assets" / "README.md").read_text("utf-8")
+    assert "LIDC" not in card and "## Scores" not in card
+    assert not (saved_model / "assets" / "scores.json").exists()
+
+
+@pytest.fixture(scope="module")
+def results(saved_model, phantom_dir):
+    """The results of an evaluation of the exported model."""
+    out_dir = saved_model.parent / "results"
+    evaluate.evaluate(
+        evaluate.EvaluationConfig(
+            data_dir=str(phantom_dir),
+            out_dir=str(out_dir),
+            saved_model=str(saved_model),
+            num_samples=(1, 4),
+            limit=4,
+            validation_split="",
+        )
+    )
+    return out_dir
+
+
+def _bounds(value):
+    return f"{value['mean']:.3f} [{value['low']:.3f}, {value['high']:.3f}]"
+
+
+def test_scores_on_the_card(run, saved_model, results, phantom_dir, tmp_path):
+    path = export.export_run(run, tmp_path / "out", results=results)
+    written = json.loads((results / "results.json").read_text())
+    card = (path / "assets" / "README.md").read_text("utf-8")
+    for name in ("ged", "floor"):
+        cells = " | ".join(_bounds(written[name][n]) for n in ("1", "4"))
+        assert f" | {cells} |" in card
+    assert f"4 samples: {_bounds(written['hungarian_iou'])}." in card
+    assert "On 4 images of 4 groups (the first of the split only), split `test`" in card
+    assert (
+        f"    python run/evaluate.py --data_dir={phantom_dir.name} --out_dir=res"
+        in card
+    )
+    assert "--saved_model=saved_model --num_samples=1,4" in card
+    scores = json.loads((path / "assets" / "scores.json").read_text())
+    assert scores["ged"] == written["ged"]
+    assert scores["data"]["images"] == 4
+    assert str(saved_model.parent) not in json.dumps(scores) + card
+    # Another card, and so another fingerprint; but the same model.
+    assert checksums.fingerprint(path) != written["model"]["fingerprint"]
+    loaded = tf.saved_model.load(str(path))
+    original = tf.saved_model.load(str(saved_model))
+    _assert_close(loaded.sample(IMAGE), original.sample(IMAGE))
+
+
+def _edited(results, target, edit):
+    """Copies the results with a change."""
+    content = json.loads((results / "results.json").read_text())
+    edit(content)
+    target.mkdir(exist_ok=True)
+    (target / "results.json").write_text(json.dumps(content))
+    return target
+
+
+def test_scores_survive_an_export_over_the_scored_model(run, results, tmp_path):
+    """The model that was scored may be replaced by itself with its scores, twice."""
+    out = export.export_run(run, tmp_path / "out")
+
+    def point_to_it(content):
+        model = {"path": str(out), "fingerprint": checksums.fingerprint(out)}
+        content["model"].update(model)
+
+    moved = _edited(results, tmp_path / "moved", point_to_it)
+    for _ in range(2):
+        export.export_run(run, out, results=moved, overwrite=True)
+        assert "## Scores" in (out / "assets" / "README.md").read_text("utf-8")
+
+
+def test_scores_of_other_weights_are_refused(results, phantom_dir, tmp_path):
+    run_dirs.make_run(tmp_path / "run", phantom_dir, latent_dim=3)
+    with pytest.raises(ValueError, match="which has other weights than the model to"):
+        export.export_run(tmp_path / "run", tmp_path / "out", results=results)
+    model = run_dirs.make_run(tmp_path / "near", phantom_dir)
+    bias = model.trainable_variables[-1]
+    bias.assign_add(tf.fill(bias.shape, 1e-3))
+    run_dir = RunDir(tmp_path / "near")
+    with pytest.raises(ValueError, match="which has other weights than the model to"):
+        export.save(model, run_dir, tmp_path / "out", validation=None, results=results)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "edit, message",
+    [
+        (lambda r: r["model"].update(fingerprint="0" * 16), "is another one now"),
+        (lambda r: r["model"].update(path="nowhere"), "is no SavedModel"),
+        (lambda r: r["model"].update(source="samples_dir"), "expected 'saved_model'"),
+        (lambda r: r.pop("ged"), "lacks ged"),
+        (lambda r: r.update(ged={}), "ged is {}, expected one for each number"),
+        (lambda r: r["ged"].update(x=r["ged"]["1"]), "ged of 'x', expected a number"),
+        (lambda r: r["ged"]["1"].update(mean=None), "ged of 1 samples is"),
+        (lambda r: r["ged"]["4"].update(mean=9.0), "expected a mean between low and"),
+        (lambda r: r["ged"]["4"].update(mean=float("nan")), "ged of 4 samples is"),
+        (lambda r: r["floor"].pop("4"), "not of the same numbers of samples"),
+        (lambda r: r.update(hungarian_iou=0.5), "hungarian_iou is 0.5, expected"),
+        (lambda r: r["data"].update(images=0), "images is 0, expected at least 1"),
+        (lambda r: r["data"].update(split=None), "split is None, expected str"),
+        (lambda r: r["protocol"].update(image_size=[8]), "expected two sizes"),
+        (lambda r: r.update(command="'"), "command is no command line"),
+    ],
+)
+def test_bad_results_are_refused(run, results, tmp_path, edit, message):
+    bad = _edited(results, tmp_path / "bad", edit)
+    with pytest.raises((ValueError, FileNotFoundError), match=re.escape(message)):
+        export.export_run(run, tmp_path / "out", results=bad)
+    assert not (tmp_path / "out").exists()
+
+
+def test_scores_are_read_from_the_file_too(results, tmp_path):
+    assert read_scores(results / "results.json") == read_scores(results)
+    with pytest.raises(FileNotFoundError, match="no such results of an evaluation"):
+        read_scores(tmp_path)
 
 
 def test_a_model_without_latents_has_no_latent_signatures(tmp_path, phantom_dir):

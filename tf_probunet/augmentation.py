@@ -156,6 +156,11 @@ def _affine(seed: tf.Tensor, config: AugmentationConfig) -> tf.Tensor:
         tf.random.stateless_uniform([4], seed, -1.0, 1.0)
     )
     angle = turn * math.radians(config.rotation_degrees)
+    if config.quarter_turns:
+        quarters = tf.random.stateless_uniform(
+            [], seeds.fold_in(seed, 1), 0, 4, tf.int32
+        )
+        angle += tf.cast(quarters, tf.float32) * (math.pi / 2)
     shear = tf.tan(shear_by * math.radians(config.shear_degrees))
     # The map leads from the result to the image: to enlarge, it shrinks.
     scale = tf.exp(-scale_by * math.log1p(config.scale))

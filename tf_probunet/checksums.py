@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import pathlib
 
 from tf_probunet import files
@@ -34,6 +35,14 @@ def check(path: files.Path) -> None:
                 f"{path / name}: damaged SavedModel (the file is not the one that was "
                 "exported)"
             )
+
+
+def fingerprint(path: files.Path) -> str:
+    """Returns a short name for the content of a SavedModel, card and all."""
+    digest, path = hashlib.sha256(), pathlib.Path(path)
+    for file in sorted(p for p in path.rglob("*") if p.is_file()):
+        digest.update(f"{file.relative_to(path)} {files.sha256(file)}\n".encode())
+    return digest.hexdigest()[:16]
 
 
 def _checksums(path: pathlib.Path) -> dict[str, str]:

@@ -223,6 +223,9 @@ class AugmentationConfig(_Checked):
         at_least=0,
     )
     flip: bool = _field(False, "mirror at random")
+    quarter_turns: bool = _field(
+        False, "turn by 0, 90, 180 or 270 degrees: alone, or with flip, values stay"
+    )
     brightness: float = _field(
         0.0,
         "added to the values, which lie in 0..1: up to this, either way",
@@ -262,6 +265,7 @@ class AugmentationConfig(_Checked):
             or self.elastic_std_px
             or self.translation_px
             or self.flip
+            or self.quarter_turns
         )
 
 
@@ -314,6 +318,11 @@ class TrainingConfig(_Checked):
     log_every: int = _field(100, "steps between TensorBoard points", at_least=1)
     checkpoint_every: int = _field(1000, "steps between checkpoints", at_least=1)
     keep_checkpoints: int = _field(3, "how many of the last are kept", at_least=1)
+    tune_foreground: bool = _field(
+        False,
+        "two classes: find the shift of the foreground's logit that makes validation "
+        "GED least, and keep the best checkpoint with it",
+    )
     best_by: str = _field(
         "ged",
         "what the best checkpoint has least of: validation GED or loss",

@@ -61,6 +61,19 @@ class LoadedModel:
         return self.dataset["preparation"].get("spacing_mm")
 
     @property
+    def is_lidc(self) -> bool:
+        """Whether it was trained on LIDC-IDRI: on crops with a lesion in the middle."""
+        return self.dataset["name"].startswith("lidc")
+
+    @property
+    def has_rescaled_images(self) -> bool:
+        """Whether each training picture was rescaled to its own range.
+
+        The PNG slices of LIDC were: the least value is black, the largest white.
+        """
+        return self.dataset["preparation"].get("format") == "png_slices"
+
+    @property
     def class_names(self) -> list[str]:
         """The names of the labels 0, 1, ..."""
         if self.data.task == "switched":

@@ -112,6 +112,28 @@ def test_detect_turns_the_score_with_the_rule():
     assert result.accuracy == result.auroc == 1
 
 
+def test_cross_fitting_never_scores_a_rule_on_the_patients_it_was_chosen_on():
+    # Of each patient alone, a rule is right on both images; that of the other patient
+    # is wrong on both. Chosen on all, a rule would be right on half of them.
+    counts, groups = np.array([0, 4, 0, 4]), np.array(["a", "a", "b", "b"])
+    ambiguous = np.array([1, 0, 0, 1], bool)
+    assert ambiguity.cross_fitted_accuracy(counts, ambiguous, groups, 4) == 0
+    ambiguous = np.array([1, 0, 1, 0], bool)
+    assert ambiguity.cross_fitted_accuracy(counts, ambiguous, groups, 4) == 1
+    # "Never", best on b, is wrong on both of a; "always", best on a, on 3 of 4 of b.
+    counts, groups = np.zeros(6, int), np.array(["a", "a", "b", "b", "b", "b"])
+    ambiguous = np.array([1, 1, 1, 0, 0, 0], bool)
+    found = ambiguity.cross_fitted_accuracy(counts, ambiguous, groups, 4)
+    assert found == pytest.approx(1 / 6)
+
+
+def test_cross_fitting_needs_two_groups():
+    with pytest.raises(ValueError, match="1 names: expected one for each of 2 images"):
+        ambiguity.cross_fitted_accuracy(
+            np.array([0, 4]), np.array([True, False]), np.array(["a", "a"]), 4
+        )
+
+
 @pytest.mark.parametrize(
     ("counts", "ambiguous"),
     [([5], [True]), ([-1], [True]), ([0.5], [True]), ([1, 2], [True]), ([], [])],

@@ -24,7 +24,9 @@ def _results(name, ged, counts, accuracy=0.75, fingerprint="f0"):
         "model": {"name": name, "parameters": 1_234_567},
     }
     if accuracy is not None:
-        summary["ambiguity"] = {"accuracy": accuracy}
+        summary["ambiguity"] = {"accuracy": accuracy, "always_ambiguous": 0.6}
+        summary["hungarian_iou"] = {"mean": 0.5, "low": 0.4, "high": 0.6}
+        summary["calibration"] = {"marked_pixels": {"ece": 0.0625}}
     arrays = {"keys": np.array(KEYS), "counts": np.array(counts), "ged": ged}
     return compare.Results("path", name, summary, arrays)
 
@@ -47,23 +49,34 @@ def test_cells_are_the_results_numbers(entries):
     head, ours, other, few, floor = model_table.table(entries, "ours")
     assert head[:6] == ["model", "GED 1", "GED 4", "GED 8", "GED 16", "p"]
     means = entries[0].results.per_image["ged"].mean(0)
-    assert [float(cell.strip("*")) for cell in ours[1:5]] == pytest.approx(
-        means, abs=5e-4
-    )
+    cells = [cell.split()[0].strip("*") for cell in ours[1:5]]
+    assert list(map(float, cells)) == pytest.approx(means, abs=5e-4)
+    assert ours[4].endswith("** [0.000, 1.000]") and "[" not in ours[3]
     # Better in every image, so bold where there is no third.
     assert ours[3].startswith("**") and ours[4].startswith("**")
     assert not other[3].startswith("**")
-    assert ours[5:] == ["-", "75.0 %", "100 s", "21 ms", "1.23 M"]
-    assert other[6:] == ["-", "50 s", "500 ms", "1.23 M"]
+    assert head[6:9] == ["HM-IoU", "ambiguity (always: 60.0 %)", "ECE"]
+    assert ours[5:9] == ["-", "0.500", "75.0 %", "0.062"]
+    assert ours[9:] == ["1.7 min", "21 ms", "1.23 M"]
+    assert other[6:] == ["-", "-", "-", "0.8 min", "500 ms", "1.23 M"]
     assert few[3:5] == ["-", "-"]
-    assert few[6:9] == ["50.0 %", "25 s", "4 ms (4)"]
+    assert few[7] == "50.0 %" and few[10] == "4 ms (4)"
     assert floor[:5] == ["(floor)", "0.160", "0.040", "0.020", "0.010"]
 
 
 def test_numbers_that_one_model_alone_has_are_shown(entries):
     rows = model_table.table([entries[0], entries[2]], "ours")
     means = entries[0].results.per_image["ged"].mean(0)
-    assert rows[1][3:5] == [f"**{mean:.3f}**" for mean in means[2:]]
+    found = [cell.split()[0] for cell in rows[1][3:5]]
+    assert found == [f"**{mean:.3f}**" for mean in means[2:]]
+
+
+def test_many_samples_are_a_column_of_their_own(entries):
+    many = _results("ours", np.full([12, 1], 0.05), (100,))
+    with_many = model_table.Entry(entries[0].results, 1.0, 1.0, 16, many)
+    head, ours, other, floor = model_table.table([with_many, entries[1]], "ours")
+    assert head[4:7] == ["GED 16", "GED 100", "p"]
+    assert (ours[5], other[5], floor[5]) == ("**0.050**", "-", "0.002")
 
 
 def test_p_values_are_of_the_most_samples_that_both_have(entries):

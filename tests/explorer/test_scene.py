@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from tf_probunet.config import DataConfig
 from tf_probunet.explorer import page, scene
 from tf_probunet.predict.config import CropConfig
 
@@ -100,6 +101,23 @@ def test_an_image_of_ones_own(model, tmp_path):
     assert shown.image.shape == (32, 30, 1)
     assert shown.graders.shape == (0, 32, 30)
     assert shown.pixel_mm2 == pytest.approx(0.3)
+
+
+def test_an_image_of_the_scored_size(model, tmp_path):
+    """What the page shows is what the network sees."""
+    data = DataConfig(crop_size=16, eval_size=16, scored_size=32)
+    framed = dataclasses.replace(model, data=data)
+    hounsfield = np.random.default_rng(0).integers(-1000, 400, (32, 32))
+    np.save(tmp_path / "x.npy", hounsfield.astype(np.int16))
+    shown = scene.scene_of_file(
+        framed, path=str(tmp_path / "x.npy"), crop=CropConfig(), **_SETTINGS
+    )
+    values = (hounsfield[8:24, 8:24, None] + 1000) / 1400
+    np.testing.assert_allclose(shown.image, values, atol=1e-6)
+    drawn = model.call("sample", shown.image[None], 3, 5, about="x")
+    for z, expected in zip(shown.samples, drawn["probabilities"][0, ..., 1]):
+        found = _probability(_f_comb(shown.features, shown, z))
+        np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 def test_a_key_that_is_not_there(model, phantom_dir):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pathlib
 import tarfile
 
+import numpy as np
+import PIL.Image
 import pytest
 
 _REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
@@ -37,3 +40,36 @@ def unpack(name: str, target: pathlib.Path, last: str | None = None) -> None:
             if member.isfile():
                 destination.parent.mkdir(parents=True, exist_ok=True)
                 destination.write_bytes(members.extractfile(member).read())
+
+
+def validation_slices(number: int) -> tuple[list[str], np.ndarray, np.ndarray]:
+    """Reads PNG slices that are spread evenly over the validation patients.
+
+    Args:
+        number: of slices; always the same ones for the same number.
+
+    Returns:
+        Their keys, the images [N, 128, 128] uint8 and what the four graders marked,
+        [N, 4, 128, 128] bool. No image is without a mark.
+    """
+    patients = set(archive("lidc_slices.val_patients.txt").read_text().split())
+    found: dict[str, dict[str, bytes]] = {}
+    with tarfile.open(archive("lidc_slices.tar.xz"), "r|*") as members:
+        for member in members:
+            parts = pathlib.PurePosixPath(member.name).parts
+            if len(parts) == 5 and parts[1] in patients:
+                key = "_".join([*parts[1:3], pathlib.Path(parts[4]).stem])
+                content = members.extractfile(member).read()
+                found.setdefault(key, {})[parts[3]] = content
+    graders = {
+        key: np.stack([_pixels(content[f"mask-{i}"]) > 127 for i in range(4)])
+        for key, content in sorted(found.items())
+    }
+    marked = [key for key, masks in graders.items() if masks.any()]
+    keys = [marked[i * len(marked) // number] for i in range(number)]
+    images = np.stack([_pixels(found[key]["images"]) for key in keys])
+    return keys, images, np.stack([graders[key] for key in keys])
+
+
+def _pixels(png: bytes) -> np.ndarray:
+    return np.asarray(PIL.Image.open(io.BytesIO(png)))

@@ -23,7 +23,10 @@ def save_threshold_model(
     spacing_mm: float | None = None,
     channels: int = 1,
     eval_size: int = 16,
+    scored_size: int = 0,
     with_latents: bool = True,
+    name: str = "made up",
+    source_format: str | None = None,
     **metadata: Any,
 ) -> pathlib.Path:
     """Writes a model with one latent z, and sizes in multiples of 8.
@@ -63,11 +66,19 @@ def save_threshold_model(
         module.decode = tf.function(decode, input_signature=[image, z])
     config = Config(
         model=ModelConfig(num_scales=4, latent_dim=1, image_channels=channels),
-        data=DataConfig(crop_size=eval_size, eval_size=eval_size),
+        data=DataConfig(
+            crop_size=eval_size, eval_size=eval_size, scored_size=scored_size
+        ),
     )
-    preparation = {} if spacing_mm is None else {"spacing_mm": spacing_mm}
+    preparation = {"spacing_mm": spacing_mm, "format": source_format}
     return save_with_assets(
-        path, module, config, intensity=intensity, preparation=preparation, **metadata
+        path,
+        module,
+        config,
+        intensity=intensity,
+        name=name,
+        preparation={k: v for k, v in preparation.items() if v is not None},
+        **metadata,
     )
 
 
@@ -77,6 +88,7 @@ def save_with_assets(
     config: Config,
     *,
     intensity: str = "hu",
+    name: str = "made up",
     preparation: dict[str, Any] | None = None,
     **metadata: Any,
 ) -> pathlib.Path:
@@ -84,7 +96,7 @@ def save_with_assets(
     contents = {
         "config": config.to_json(),
         "dataset": {
-            "name": "made up",
+            "name": name,
             "fingerprint": "0123456789abcdef",
             "class_names": ["background", "lesion"],
             "intensity": intensity,
@@ -101,8 +113,8 @@ def save_with_assets(
     }
     assets = path.with_name(f"{path.name}_assets")
     assets.mkdir(parents=True)
-    for name, content in contents.items():
-        (assets / f"{name}.json").write_text(json.dumps(content))
+    for asset, content in contents.items():
+        (assets / f"{asset}.json").write_text(json.dumps(content))
     module.assets = [tf.saved_model.Asset(str(p)) for p in sorted(assets.iterdir())]
     tf.saved_model.save(module, str(path))
     return path

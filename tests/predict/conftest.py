@@ -33,5 +33,18 @@ def picture_model(tmp_path_factory: pytest.TempPathFactory) -> saved_model.Loade
     )
 
 
+@pytest.fixture(scope="session")
+def frame_model(tmp_path_factory: pytest.TempPathFactory) -> saved_model.LoadedModel:
+    """Trained on PNG slices of LIDC: of frames of 32 the network sees the middle 16."""
+    return _load(
+        tmp_path_factory.mktemp("frame") / "model",
+        intensity="uint8",
+        eval_size=16,
+        scored_size=32,
+        name="lidc_png_slices",
+        source_format="png_slices",
+    )
+
+
 def _load(path: pathlib.Path, **settings) -> saved_model.LoadedModel:
     return saved_model.load(save_threshold_model(path, **settings))

@@ -4,7 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from tf_probunet.predict.config import CropConfig, PredictConfig
+from tf_probunet.predict.config import (
+    SHIPPED_MODEL,
+    CropConfig,
+    PredictConfig,
+    model_path,
+)
+
+
+def test_the_shipped_model_is_the_default(tmp_path):
+    message = "lidc_cpu: the model that comes with the repository is not there"
+    with pytest.raises(FileNotFoundError, match=message):
+        model_path(None, tmp_path)
+    (tmp_path / SHIPPED_MODEL).mkdir(parents=True)
+    assert model_path(None, tmp_path) == tmp_path / "data" / "pretrained" / "lidc_cpu"
+    assert str(model_path("runs/other", tmp_path)) == "runs/other"
 
 
 def test_numbers():
@@ -15,7 +29,9 @@ def test_numbers():
     assert CropConfig(slice="3").slices == (3, 4)
     assert CropConfig(window="-1000,400").window_numbers == (-1000.0, 400.0)
     assert CropConfig(window="minmax").window_numbers is None
+    assert crop.cuts and CropConfig(center="1,2").cuts
     nothing = CropConfig()
+    assert not nothing.cuts
     assert nothing.slices is nothing.region_numbers is nothing.center_numbers is None
 
 

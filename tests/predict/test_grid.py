@@ -100,6 +100,56 @@ def test_padding_mirrors():
     assert padded[0, :, 0].tolist() == [2, 1, 1, 2, 3, 3, 2]
 
 
+def test_the_network_sees_the_middle():
+    planned = _plan(grid.Region(5, 9, 20, 30), seen_size=8, pad=False)
+    assert planned.part == planned.seen == grid.Region(6, 11, 8, 8)
+    assert planned.seen_in_image == grid.Region(11, 20, 8, 8)
+    assert planned.padded == (8, 8)
+    image = np.random.default_rng(0).random((40, 40, 1))
+    seen = planned.pad(planned.to_model(image))
+    np.testing.assert_array_equal(seen, image[11:19, 20:28])
+
+
+def test_what_is_not_seen_is_background():
+    planned = _plan(grid.Region(0, 0, 4, 5), seen_size=2, divisor=2, pad=False)
+    probabilities = np.full((2, 2, 3), [0.2, 0.3, 0.5])
+    found = planned.to_input(probabilities)
+    expected = np.zeros((4, 5, 3))
+    expected[..., 0] = 1
+    expected[1:3, 1:3] = [0.2, 0.3, 0.5]
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_the_network_sees_a_pixel_and_its_surroundings():
+    around = {"seen_size": 8, "pad": False}
+    middle = _plan(grid.Region(4, 6, 16, 16), center=(12, 14), **around)
+    assert middle == _plan(grid.Region(4, 6, 16, 16), **around)
+    # A region that was moved inwards: the pixel is not in its middle.
+    corner = _plan(grid.Region(0, 24, 16, 16), center=(5, 39), **around)
+    assert corner.seen == grid.Region(1, 8, 8, 8)
+    assert corner.seen_in_image == grid.Region(1, 32, 8, 8)
+
+
+def test_what_is_seen_of_a_resampled_region():
+    planned = _plan(
+        grid.Region(10, 20, 20, 40),
+        spacing_mm=(0.8, 0.4),
+        target_mm=0.5,
+        seen_size=16,
+        center=(20, 40),
+        pad=False,
+    )
+    assert planned.shape == (32, 32)
+    assert planned.seen == grid.Region(8, 8, 16, 16)
+    assert planned.seen_in_image == grid.Region(15, 30, 10, 20)
+
+
+def test_a_region_that_is_seen_as_a_whole():
+    planned = _plan(grid.Region(0, 0, 8, 16), seen_size=16, pad=False)
+    assert planned.part is None
+    assert planned.seen == planned.seen_in_image == grid.Region(0, 0, 8, 16)
+
+
 def test_region_around_a_pixel():
     assert grid.region_around((10, 20), (8, 6), (40, 40)) == grid.Region(6, 17, 8, 6)
     assert grid.region_around((1, 39), (8, 6), (40, 40)) == grid.Region(0, 34, 8, 6)

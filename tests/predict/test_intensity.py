@@ -64,6 +64,31 @@ def test_hounsfield_units_for_a_model_of_pictures(picture_model):
         _normalised([0, 1], "hu", picture_model)
 
 
+@pytest.mark.parametrize("kind", ["hu", "uint16", "float"])
+def test_a_model_of_rescaled_pictures_rescales(frame_model, kind):
+    found = _normalised([100, 200, 500], kind, frame_model)
+    np.testing.assert_allclose(found, [0, 0.25, 1], atol=1e-6)
+    found = _normalised([0, 100, 300], kind, frame_model, window="0,200")
+    np.testing.assert_allclose(found, [0, 0.5, 1], atol=1e-6)
+
+
+def test_whole_8_bit_pictures_are_taken_as_they_are(frame_model):
+    found = _normalised([51, 102], "uint8", frame_model)
+    np.testing.assert_allclose(found, [0.2, 0.4], atol=1e-6)
+    found = _normalised([0.25, 0.5], "float", frame_model)
+    np.testing.assert_allclose(found, [0.25, 0.5])
+
+
+@pytest.mark.parametrize("cut", [{"center": "0,0"}, {"region": "0,0,1,3"}])
+def test_parts_of_8_bit_pictures_are_rescaled(frame_model, picture_model, cut):
+    found = _normalised([51, 102, 255], "uint8", frame_model, **cut)
+    np.testing.assert_allclose(found, [0, 0.25, 1], atol=1e-6)
+    found = _normalised([51, 102, 255], "uint8", frame_model, window="0,255", **cut)
+    np.testing.assert_allclose(found, [0.2, 0.4, 1], atol=1e-6)
+    found = _normalised([51, 102, 255], "uint8", picture_model, **cut)
+    np.testing.assert_allclose(found, [0.2, 0.4, 1], atol=1e-6)
+
+
 def test_channels(hu_model):
     image = InputImage("x", "x.png", "picture", np.zeros((8, 8, 3)), "uint8")
     with pytest.raises(ValueError, match=r"x\.png: has 3 channels, .* expects 1$"):

@@ -83,6 +83,24 @@ def test_the_picture_shows_the_classes(hu_model, names):
     assert len(seen) > 20
 
 
+def test_the_picture_shows_what_the_network_sees(hu_model):
+    prediction = _prediction(2, number=3, shape=(16, 16))
+    part = Region(2, 4, 8, 8)
+    grid = Grid(Region(0, 0, 16, 16), (16, 16), (8, 8), part)
+    image = np.arange(256.0).reshape(16, 16, 1) / 255
+    prediction = dataclasses.replace(prediction, grid=grid, shown=image)
+    np.testing.assert_array_equal(prediction.seen_image, image[2:10, 4:12])
+    np.testing.assert_array_equal(
+        prediction.seen(prediction.labels), prediction.labels[:, 2:10, 4:12]
+    )
+    png = picture.render(prediction, _with_classes(hu_model, _NAMES[:2]))
+    whole = picture.render(_prediction(2, number=3, shape=(16, 16)), hu_model)
+    assert (
+        PIL.Image.open(io.BytesIO(png)).size == PIL.Image.open(io.BytesIO(whole)).size
+    )
+    assert png != whole
+
+
 def test_without_a_background_nothing_is_absent(hu_model):
     model, prediction = _with_classes(hu_model, ["a", "b", "c"]), _prediction(3)
     assert presence(prediction, model) is None

@@ -14,6 +14,7 @@ import pytest
 from helpers import dicom_writer
 from helpers.threshold_model import probability
 
+from tf_probunet.evaluation import sources
 from tf_probunet.predict import predict as predict_lib
 from tf_probunet.predict import sampling
 from tf_probunet.predict.config import CropConfig, PredictConfig
@@ -122,7 +123,107 @@ def test_a_crop_of_the_models_own_size(mm_model, tmp_path):
     summary = json.loads((tmp_path / "out" / "x" / "summary.json").read_text())
     # 16 pixels of 0.5 mm are 10 rows of 0.8 mm and 20 columns of 0.4 mm.
     assert summary["region"] == {"row": 25, "col": 10, "height": 10, "width": 20}
-    assert summary["model_resolution"] == {"shape": [16, 16], "spacing_mm": 0.5}
+    seen = {"row": 0, "col": 0, "height": 16, "width": 16}
+    expected = {"shape": [16, 16], "seen": seen, "spacing_mm": 0.5}
+    assert summary["model_resolution"] == expected
+
+
+def _grey(shape, seed=0):
+    return np.random.default_rng(seed).integers(0, 256, shape).astype(np.uint8)
+
+
+def _own_samples(model, seen, shape, row, col, seed=5):
+    """Returns what the SavedModel samples of a part, in maps of an image's shape."""
+    drawn = model.module.sample(seen[None, ..., None].astype(np.float32), 4, seed)
+    labels = np.zeros((4, *shape), np.uint8)
+    labels[:, row : row + 16, col : col + 16] = drawn["labels"][0]
+    mean = np.zeros((*shape, 2), np.float32)
+    mean[..., 0] = 1
+    mean[row : row + 16, col : col + 16] = drawn["probabilities"][0].numpy().mean(0)
+    return labels, mean
+
+
+def test_a_picture_of_the_scored_size_is_taken_as_in_the_evaluation(
+    frame_model, tmp_path
+):
+    pixels = _grey((32, 32))
+    PIL.Image.fromarray(pixels).save(tmp_path / "x.png")
+    result = _predict(frame_model, tmp_path / "out", tmp_path / "x.png")
+    assert result["images"][0]["notes"] == []
+    labels, mean = _own_samples(frame_model, pixels[8:24, 8:24] / 255, (32, 32), 8, 8)
+    assert labels.any()
+    np.testing.assert_array_equal(_labels(tmp_path / "out" / "x"), labels)
+    maps = np.load(tmp_path / "out" / "x" / "maps.npz")
+    np.testing.assert_allclose(maps["mean"], mean, atol=1e-5)
+    # The evaluation draws the same, but for its rule for the seed.
+    images = (pixels / 255).astype(np.float32)[None, ..., None]
+    drawn = sources.SavedModel(frame_model.path, seed=3).draw(["key"], images, 4)
+    seed = [sources.image_seed(3, "key")]
+    seen = pixels[8:24, 8:24] / 255
+    labels, _ = _own_samples(frame_model, seen, (32, 32), 8, 8, seed)
+    np.testing.assert_array_equal(drawn.labels[0], labels)
+
+
+@pytest.mark.parametrize("shape", [(16, 16), (24, 32), (32, 20)])
+def test_smaller_pictures_are_frames_too(frame_model, tmp_path, shape):
+    pixels = _grey(shape)
+    PIL.Image.fromarray(pixels).save(tmp_path / "x.png")
+    _predict(frame_model, tmp_path / "out", tmp_path / "x.png")
+    row, col = (shape[0] - 16) // 2, (shape[1] - 16) // 2
+    seen = pixels[row : row + 16, col : col + 16] / 255
+    labels, _ = _own_samples(frame_model, seen, shape, row, col)
+    np.testing.assert_array_equal(_labels(tmp_path / "out" / "x"), labels)
+
+
+def test_a_frame_of_hounsfield_units_around_a_pixel(frame_model, tmp_path):
+    hounsfield = _hounsfield((60, 70))
+    path = dicom_writer.write_slice(tmp_path / "x.dcm", hounsfield, z_mm=0, uid="1.2")
+    crop = {"center": "30,40"}
+    out = tmp_path / "out"
+    result = _predict(frame_model, out, path, crop=crop, output_format="png")
+    assert "--window=minmax" in result["images"][0]["notes"][0]
+    summary = json.loads((out / "x" / "summary.json").read_text())
+    assert summary["region"] == {"row": 14, "col": 24, "height": 32, "width": 32}
+    seen = {"row": 8, "col": 8, "height": 16, "width": 16}
+    assert summary["model_resolution"]["seen"] == seen
+    frame = hounsfield[14:46, 24:56].astype(np.float32)
+    values = (frame - frame.min()) / (frame.max() - frame.min())
+    labels, mean = _own_samples(frame_model, values[8:24, 8:24], (60, 70), 22, 32)
+    np.testing.assert_array_equal(_labels(out / "x"), labels)
+    maps = np.load(out / "x" / "maps.npz")
+    inside = np.s_[14:46, 24:56]
+    np.testing.assert_allclose(maps["mean"][inside], mean[inside], atol=1e-5)
+    assert not np.delete(maps["mean"], np.s_[14:46], axis=0).any()
+
+
+def test_a_pixel_near_the_border_is_seen(frame_model, tmp_path):
+    pixels = _grey((60, 60))
+    PIL.Image.fromarray(pixels).save(tmp_path / "x.png")
+    crop = {"center": "10,50"}
+    _predict(frame_model, tmp_path / "out", tmp_path / "x.png", crop=crop)
+    summary = json.loads((tmp_path / "out" / "x" / "summary.json").read_text())
+    assert summary["region"] == {"row": 0, "col": 28, "height": 32, "width": 32}
+    seen = {"row": 2, "col": 14, "height": 16, "width": 16}
+    assert summary["model_resolution"]["seen"] == seen
+
+
+def test_larger_images_are_segmented_whole_with_a_note(frame_model, tmp_path):
+    pixels = _grey((40, 64))
+    PIL.Image.fromarray(pixels).save(tmp_path / "x.png")
+    result = _predict(frame_model, tmp_path / "out", tmp_path / "x.png")
+    (note,) = result["images"][0]["notes"]
+    assert "expects crops of 32x32 pixels with a lesion in the middle" in note
+    drawn = frame_model.module.sample((pixels / 255)[None, ..., None], 4, 5)
+    np.testing.assert_array_equal(_labels(tmp_path / "out" / "x"), drawn["labels"][0])
+
+
+def test_a_region_is_seen_as_a_whole(frame_model, tmp_path):
+    PIL.Image.fromarray(_grey((40, 64))).save(tmp_path / "x.png")
+    crop = {"region": "4,8,32,32"}
+    _predict(frame_model, tmp_path / "out", tmp_path / "x.png", crop=crop)
+    summary = json.loads((tmp_path / "out" / "x" / "summary.json").read_text())
+    seen = {"row": 0, "col": 0, "height": 32, "width": 32}
+    assert summary["model_resolution"]["seen"] == seen
 
 
 def test_there_and_back_through_the_models_resolution(mm_model, tmp_path):

@@ -419,3 +419,56 @@ def test_validation_scores_the_whole_frame(phantom_dir):
         pairs = zip(samples, batch["labels"].numpy())
         expected += [ged.energy_distance(*pair) for pair in pairs]
     assert found == pytest.approx(np.mean(expected), rel=1e-6)
+
+
+@pytest.mark.parametrize("model", ["prob_unet", "unet", "dropout_unet", "m_heads"])
+def test_the_best_checkpoint_has_the_shift_that_scores_best(
+    phantom_dir, tmp_path, model
+):
+    config = _with(name=model, num_heads=2, tune_foreground=True, ema_decay=0.5)
+    _train(config, phantom_dir, tmp_path)
+    directory = RunDir(tmp_path)
+    best = directory.best_score()
+    found = directory.load_model("best")
+    validator = validation.Validator(found, records.read_info(phantom_dir), config)
+    assert validator.energy_distance()["ged"] == pytest.approx(best["ged"], abs=1e-6)
+    # Relative to what was found, every other shift that was tried is no better.
+    for shift in validation.SHIFTS:
+        with found.foreground_shifted(shift - best["foreground_shift"]):
+            tried = validator.energy_distance()["ged"]
+        assert tried >= best["ged"] - 1e-6
+    assert validator.energy_distance()["ged"] == pytest.approx(best["ged"], abs=1e-6)
+
+
+def test_a_shift_moves_the_probability_from_which_on_a_pixel_is_foreground():
+    config = dataclasses.replace(CONFIG.model, name="m_heads", num_heads=3)
+    model = models.build(config, 0)
+    image = tf.random.stateless_uniform([1, 16, 16, 1], [1, 2])
+    before = model.sample(image, 3, seeds.root(0)).numpy()
+    with model.foreground_shifted(np.log(3.0)):
+        shifted = model.sample(image, 3, seeds.root(0)).numpy()
+    np.testing.assert_allclose(shifted[..., 0], before[..., 0], atol=1e-6)
+    probabilities = tf.nn.softmax(before).numpy()[..., 1]
+    np.testing.assert_array_equal(shifted.argmax(-1), probabilities > 0.25)
+    after = model.sample(image, 3, seeds.root(0)).numpy()
+    np.testing.assert_array_equal(after, before)
+
+
+def test_a_run_with_tuned_shifts_learns_the_same_weights(
+    finished, phantom_dir, tmp_path
+):
+    _train(_with(tune_foreground=True), phantom_dir, tmp_path)
+    one, other = (
+        RunDir(path).load_model("last").get_weights()
+        for path in (finished[0], tmp_path)
+    )
+    for first, second in zip(one, other):
+        np.testing.assert_array_equal(first, second)
+
+
+def test_shifts_are_for_two_classes(phantom_dir):
+    info = records.read_info(phantom_dir)
+    spec = dataclasses.replace(info.spec, class_names=("a", "b", "c"))
+    info = dataclasses.replace(info, spec=spec)
+    with pytest.raises(ValueError, match="tune_foreground is for two classes, .* 3"):
+        train.fit_to_data(_with(tune_foreground=True), info)

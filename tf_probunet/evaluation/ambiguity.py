@@ -8,6 +8,7 @@ import numpy as np
 from scipy import stats
 
 from tf_probunet.evaluation import checks
+from tf_probunet.hashing import salted_hash
 
 DIRECTIONS = ("below", "from")
 
@@ -200,6 +201,42 @@ def detect(
         always_ambiguous=float(test[1].mean()),
         auroc=auroc(sign * test[0], test[1]),
     )
+
+
+def cross_fitted_accuracy(
+    counts: np.ndarray, ambiguous: np.ndarray, groups: np.ndarray, num_samples: int
+) -> float:
+    """Accuracy where there is no other split to choose the rule on.
+
+    The groups (patients) are cut into two halves, in an order that depends on their
+    names only; each half is told by the rule that is best on the other.
+
+    Args:
+        counts: [N] lesion presences among the samples.
+        ambiguous: [N] bool.
+        groups: [N] names.
+        num_samples: S.
+
+    Returns:
+        The share of all images that are told right.
+
+    Raises:
+        ValueError: on counts not in 0 to S, unequal lengths or fewer than two groups.
+    """
+    counts, ambiguous = _checked(counts, ambiguous, num_samples)
+    groups = np.asarray(groups)
+    names = sorted({*groups.tolist()}, key=lambda name: salted_hash(name, "halves"))
+    if groups.shape != counts.shape or len(names) < 2:
+        raise ValueError(
+            f"groups {groups.shape} with {len(names)} names: expected one for each of "
+            f"{len(counts)} images, and at least two"
+        )
+    first = np.isin(groups, names[::2])
+    right = np.empty(len(counts), bool)
+    for half in (first, ~first):
+        rule = best_rule(counts[~half], ambiguous[~half], num_samples)
+        right[half] = rule(counts[half]) == ambiguous[half]
+    return float(right.mean())
 
 
 def _accuracy(rule: Rule, counts: np.ndarray, ambiguous: np.ndarray) -> float:

@@ -184,6 +184,7 @@ class _Evaluation:
             self._rules,
             num_graders=info.spec.num_graders,
             validation=validation,
+            cross_fit=config.validation_split == config.split,
         )
         return {
             **summary,
@@ -267,7 +268,10 @@ class _Evaluation:
     def _no_validation(self, split: str) -> str | None:
         """Says why the validation split can't serve; None if it can."""
         if split == self._config.split:
-            return f"{split!r} is the split that is scored"
+            return (
+                f"{split!r} is the split that is scored; the accuracy is that of "
+                "thresholds chosen on one half of the groups for the other"
+            )
         if split not in self._info.splits:
             return f"{self._info.data_dir} has no split {split!r}"
         source = self._source

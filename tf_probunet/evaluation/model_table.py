@@ -1,4 +1,4 @@
-"""One line per model: energy distances, ambiguity, times, parameters, paired tests."""
+"""One line per model: energy distances, other scores, times, paired tests."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ class Entry:
         training_seconds: of all its trainings.
         sampling_seconds: for `samples_timed` samples of one image.
         samples_timed: 16, or as many as the model has.
+        many: of an evaluation with one number of samples, above 16; None for none.
     """
 
     results: compare.Results
     training_seconds: float
     sampling_seconds: float
     samples_timed: int
+    many: compare.Results | None = None
 
 
 def table(entries: Sequence[Entry], reference: str) -> list[list[str]]:
@@ -36,32 +38,36 @@ def table(entries: Sequence[Entry], reference: str) -> list[list[str]]:
         reference: the name of the one that the others are tested against.
 
     Returns:
-        The smallest energy distance of each column is in bold. A p-value is of
-        Wilcoxon's signed-rank test over the images' energy distances with the most
-        samples that both models have.
+        The smallest energy distance of each column is in bold; that with 16 samples has
+        its 95 % interval. A p-value is of Wilcoxon's signed-rank test over the images'
+        energy distances with the most samples, up to 16, that both models have.
 
     Raises:
         ValueError: there is no such reference, or the results can't be compared.
     """
     first = entries[0].results
-    for entry in entries[1:]:
-        compare.check_comparable(first, entry.results)
+    for entry in entries:
+        for results in (entry.results, entry.many):
+            if results is not None:
+                compare.check_comparable(first, results)
     rows = compare.compare([entry.results for entry in entries], reference)
     p_values = {
         (row["model"], row["num_samples"]): row["p_value"]
         for row in rows
         if row["metric"] == "energy distance" and "p_value" in row
     }
-    means = [_means(entry.results.summary["ged"]) for entry in entries]
-    least = {c: min((m[c] for m in means if c in m), default=None) for c in COUNTS}
-    head = ["model", *(f"GED {count}" for count in COUNTS), "p", "ambiguity"]
-    head += ["training", "16 samples", "parameters"]
-    floors = _means(first.summary.get("floor", {}))
-    floor = ["(floor)", *(_number(floors.get(count)) for count in COUNTS)]
+    many = [entry.many for entry in entries if entry.many is not None]
+    counts = sorted({*COUNTS, *(count for found in many for count in found.counts)})
+    distances = [_distances(entry) for entry in entries]
+    floors = _intervals([first, *many], "floor")
+    head = ["model", *(f"GED {count}" for count in counts), "p", "HM-IoU"]
+    head += [_ambiguity_title(first), "ECE", "training", "16 samples", "parameters"]
+    floor = ["(floor)", *(_number(_mean(floors.get(count))) for count in counts)]
     floor += ["-"] * (len(head) - len(floor))
+    columns = [_column([found.get(c) for found in distances], c) for c in counts]
     table_rows = [
-        _row(entry, [_ged(m.get(c), least[c]) for c in COUNTS], p_values)
-        for entry, m in zip(entries, means)
+        _row(entry, list(cells), p_values)
+        for entry, cells in zip(entries, zip(*columns))
     ]
     return [head, *table_rows, floor]
 
@@ -89,20 +95,50 @@ def _row(entry: Entry, distances: list[str], p_values: dict) -> list[str]:
         results.name,
         *distances,
         f"{tested[-1]:.1e}" if tested else "-",
+        _number(lookup(results.summary, "hungarian_iou.mean")),
         "-" if accuracy is None else f"{100 * accuracy:.1f} %",
-        f"{entry.training_seconds:.0f} s",
+        _number(lookup(results.summary, "calibration.marked_pixels.ece")),
+        f"{entry.training_seconds / 60:.1f} min",
         sampling,
         f"{results.summary['model']['parameters'] / 1e6:.2f} M",
     ]
 
 
-def _means(by_count: dict) -> dict[int, float]:
-    return {int(count): value["mean"] for count, value in by_count.items()}
+def _ambiguity_title(results: compare.Results) -> str:
+    always = lookup(results.summary, "ambiguity.always_ambiguous")
+    known = "" if always is None else f" (always: {100 * always:.1f} %)"
+    return f"ambiguity{known}"
 
 
-def _ged(mean: float | None, least: float | None) -> str:
-    text = _number(mean)
-    return f"**{text}**" if mean is not None and mean == least else text
+def _distances(entry: Entry) -> dict[int, dict]:
+    """Returns `mean`, `low` and `high` by number of samples."""
+    return _intervals([r for r in (entry.results, entry.many) if r], "ged")
+
+
+def _intervals(results: Sequence[compare.Results], name: str) -> dict[int, dict]:
+    return {
+        int(count): value
+        for found in results
+        for count, value in found.summary.get(name, {}).items()
+    }
+
+
+def _column(intervals: Sequence[dict | None], count: int) -> list[str]:
+    """Returns the cells of a column of energy distances, the least in bold."""
+    least = min((i["mean"] for i in intervals if i is not None), default=None)
+    cells = []
+    for interval in intervals:
+        text = _number(_mean(interval))
+        if interval is not None and interval["mean"] == least:
+            text = f"**{text}**"
+        if interval is not None and count == COUNTS[-1]:
+            text += f" {tables.bounds(interval)}"
+        cells.append(text)
+    return cells
+
+
+def _mean(interval: dict | None) -> float | None:
+    return None if interval is None else interval["mean"]
 
 
 def _number(value: float | None) -> str:
@@ -110,4 +146,7 @@ def _number(value: float | None) -> str:
 
 
 def _unbold(cell: str) -> str:
-    return f"{cell[2:-2]} *" if cell.startswith("**") else cell
+    if not cell.startswith("**"):
+        return cell
+    number, _, rest = cell[2:].partition("**")
+    return f"{number}{rest} *"

@@ -75,6 +75,7 @@ def summarise(
     *,
     num_graders: int,
     validation: Arrays | None = None,
+    cross_fit: bool = False,
 ) -> dict[str, Any]:
     """Sums up the per-image values.
 
@@ -84,6 +85,7 @@ def summarise(
         num_graders: M.
         validation: `sample_presence` and `grader_presence` of the validation split, on
             which the threshold for ambiguity is chosen; None to leave that out.
+        cross_fit: choose it on one half of the groups for the other instead.
 
     Returns:
         A JSON object: every mean with its interval as `{"mean", "low", "high"}`, null
@@ -112,7 +114,7 @@ def summarise(
         summary["baselines"] = {
             name: {"ged": by_count(f"baseline_{name}")} for name in BASELINES
         }
-        summary.update(_binary(arrays, rules, num_graders, validation))
+        summary.update(_binary(arrays, rules, num_graders, validation, cross_fit))
     if rules.kind == "switched":
         summary.update(_switched(arrays))
     return plain(summary)
@@ -210,7 +212,11 @@ def _with_gaps(column: np.ndarray, groups: np.ndarray) -> dict[str, Any]:
 
 
 def _binary(
-    arrays: Arrays, rules: Rules, num_graders: int, validation: Arrays | None
+    arrays: Arrays,
+    rules: Rules,
+    num_graders: int,
+    validation: Arrays | None,
+    cross_fit: bool,
 ) -> dict[str, Any]:
     summary = {
         "calibration": {
@@ -222,6 +228,10 @@ def _binary(
         summary["ambiguity"] = _ambiguity(
             arrays, validation, rules.counts[-1], num_graders
         )
+        if cross_fit and len(set(arrays["groups"])) > 1:
+            summary["ambiguity"]["accuracy"] = ambiguity.cross_fitted_accuracy(
+                *_presences(arrays, num_graders), arrays["groups"], rules.counts[-1]
+            )
     return summary
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import pathlib
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
@@ -10,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tf_probunet import files, input_pipeline, records, saved_model
+from tf_probunet import checksums, files, input_pipeline, records, saved_model
 from tf_probunet.config import DataConfig
 from tf_probunet.evaluation import sample_files
 from tf_probunet.hashing import salted_hash
@@ -57,7 +56,7 @@ class SavedModel:
             "name": metadata["model"],
             "source": "saved_model",
             "path": str(path),
-            "fingerprint": _fingerprint(self._model.path),
+            "fingerprint": checksums.fingerprint(self._model.path),
             "parameters": metadata["parameters"],
             "is_stochastic": metadata["is_stochastic"],
             "max_samples": metadata["max_samples"],
@@ -247,11 +246,3 @@ def _pad_probabilities(mean: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
         for label, channel in enumerate(np.moveaxis(mean, -1, 0))
     ]
     return np.stack(channels, axis=-1)
-
-
-def _fingerprint(path: pathlib.Path) -> str:
-    """A short name for the content of a directory."""
-    digest = hashlib.sha256()
-    for file in sorted(p for p in path.rglob("*") if p.is_file()):
-        digest.update(f"{file.relative_to(path)} {files.sha256(file)}\n".encode())
-    return digest.hexdigest()[:16]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import abc
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
 
 from tf_probunet import losses, seeds
 from tf_probunet.config import ModelConfig
+from tf_probunet.models.f_comb import FComb
 from tf_probunet.models.weight_average import WeightAverage
 
 # `image` [B, H, W, C] float32 in 0..1 and `labels` [B, H, W] int32, or [B, G, H, W]
@@ -81,6 +84,26 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         Returns:
             Logits, [B, S, H, W, K] float32.
         """
+
+    @property
+    def last_layer(self) -> FComb:
+        """The layer that makes the logits, of all heads if there are several."""
+        raise AttributeError(f"{self.name} has no last layer of its own")
+
+    @contextlib.contextmanager
+    def foreground_shifted(self, nats: float) -> Iterator[None]:
+        """Adds to the logit of class 1, of two, inside the context.
+
+        Pixels are then labelled as class 1 from another probability on than 1/2.
+        """
+        bias = self.last_layer.last_bias
+        before = bias.read_value()
+        shift = tf.constant([0.0, nats], bias.dtype)
+        bias.assign_add(tf.tile(shift, [bias.shape[0] // 2]))
+        try:
+            yield
+        finally:
+            bias.assign(before)
 
     def initialize(self) -> None:
         """Makes all variables; under a strategy, to be called in its scope."""

@@ -25,6 +25,11 @@ class DropoutUNet(SegmentationModel):
         self.unet = UNetCore(config, init)
         self.head = FComb(config.base_channels, config.num_classes, 0, init, "head")
 
+    @property
+    def last_layer(self) -> FComb:
+        """The layer that makes the logits."""
+        return self.head
+
     def logits(self, image: tf.Tensor, image_seeds: tf.Tensor) -> tf.Tensor:
         """Returns one segmentation of each image with activations dropped.
 

@@ -47,6 +47,11 @@ class FComb(tf.keras.layers.Layer):
             self._biases.append(self.add_weight(f"{name}/bias", [size], None, bias))
             incoming = size
 
+    @property
+    def last_bias(self) -> tf.Variable:
+        """The bias of the last convolution, one number for each logit."""
+        return self._biases[-1]
+
     def call(self, features: tf.Tensor, z: tf.Tensor | None = None) -> tf.Tensor:
         """Computes the logits.
 

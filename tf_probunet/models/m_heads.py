@@ -23,6 +23,11 @@ class MHeads(SegmentationModel):
         outputs = config.num_heads * config.num_classes
         self.heads = FComb(config.base_channels, outputs, 0, init, "heads")
 
+    @property
+    def last_layer(self) -> FComb:
+        """The layer that makes the logits."""
+        return self.heads
+
     def logits(self, image: tf.Tensor) -> tf.Tensor:
         """Returns the segmentation of each head, [B, M, H, W, K]."""
         x = self.heads(self.unet(image))[:, 0]  # [B, H, W, M K]

@@ -54,6 +54,11 @@ class ProbUNet(SegmentationModel):
             init,
         )
 
+    @property
+    def last_layer(self) -> FComb:
+        """The layer that makes the logits."""
+        return self.f_comb
+
     def prior(self, image: tf.Tensor) -> tfd.MultivariateNormalDiag:
         """Returns P(z | X) for images [B, H, W, C] (Eq. 1)."""
         if self.prior_net is None:

@@ -37,6 +37,11 @@ class UNet(SegmentationModel):
         self.unet = UNetCore(config, init)
         self.head = FComb(config.base_channels, config.num_classes, 0, init, "head")
 
+    @property
+    def last_layer(self) -> FComb:
+        """The layer that makes the logits."""
+        return self.head
+
     def logits(self, image: tf.Tensor) -> tf.Tensor:
         """Maps [B, H, W, C] to [B, 1, H, W, K]."""
         return self.head(self.unet(image))

@@ -4,10 +4,34 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import pathlib
 from collections.abc import Callable
 from typing import Any
 
 OUTPUT_FORMATS = ("auto", "dicom_seg", "nifti", "png")
+# The SavedModel that comes with the repository, relative to its root.
+SHIPPED_MODEL = "data/pretrained/lidc_cpu"
+
+
+def model_path(given: str | None, root: pathlib.Path) -> pathlib.Path:
+    """Returns the SavedModel to use: the one that is given, or the shipped one.
+
+    Args:
+        given: by the user; None or empty for the shipped one.
+        root: of the repository.
+
+    Raises:
+        FileNotFoundError: none is given, and the shipped one is not there.
+    """
+    if given:
+        return pathlib.Path(given)
+    shipped = root / SHIPPED_MODEL
+    if not shipped.is_dir():
+        raise FileNotFoundError(
+            f"{shipped}: the model that comes with the repository is not there, "
+            "expected a complete checkout, or --saved_model with one of run/export.py"
+        )
+    return shipped
 
 
 def _field(default: Any, text: str, **limits: Any) -> Any:
@@ -27,7 +51,7 @@ class CropConfig:
     center: str | None = _field(
         None,
         "row,col: segment a crop around this pixel, of the size that the model was "
-        "scored with",
+        "scored with (of which the network may see only the middle)",
     )
     pad: bool = _field(
         False, "mirror the image at its border where its size does not fit the model"
@@ -37,8 +61,9 @@ class CropConfig:
     )
     window: str | None = _field(
         None,
-        "for models trained on 8-bit pictures, given other values: low,high that "
-        "become black and white, or minmax of the region",
+        "for models trained on 8-bit pictures: low,high that become black and white, "
+        "or minmax of the region; the default for crops where the model's own were "
+        "made so",
     )
 
     def __post_init__(self) -> None:
@@ -51,6 +76,11 @@ class CropConfig:
             text = getattr(self, name)
             if text is not None:
                 parse(name, text)
+
+    @property
+    def cuts(self) -> bool:
+        """Whether a part of the image is asked for."""
+        return self.region is not None or self.center is not None
 
     @property
     def slices(self) -> tuple[int, int] | None:

@@ -58,29 +58,62 @@ class Grid:
     Attributes:
         region: of the image.
         shape: its height and width at the model's resolution.
-        padded: those with the border that makes them fit the down-samplings.
+        padded: those of what the network sees, with the border that makes them fit the
+            down-samplings.
+        part: of the region at the model's resolution that the network sees; the rest is
+            background. None for all of it.
     """
 
     region: Region
     shape: tuple[int, int]
     padded: tuple[int, int]
+    part: Region | None = None
+
+    @property
+    def seen(self) -> Region:
+        """What the network sees of the region, at the model's resolution."""
+        return self.part or Region(0, 0, *self.shape)
+
+    @property
+    def seen_in_image(self) -> Region:
+        """What the network sees, in the image's own pixels; parts of pixels count."""
+        rows, cols = (
+            (first + start * size // length, first - (-(start + side) * size // length))
+            for first, size, length, start, side in zip(
+                (self.region.row, self.region.col),
+                self.region.shape,
+                self.shape,
+                (self.seen.row, self.seen.col),
+                self.seen.shape,
+            )
+        )
+        return Region(rows[0], cols[0], rows[1] - rows[0], cols[1] - cols[0])
 
     def to_model(self, pixels: np.ndarray) -> np.ndarray:
         """Cuts [H, W, C] out and resamples it linearly: [*shape, C]."""
         return resample(pixels[self.region.slices], self.shape)
 
     def pad(self, values: np.ndarray) -> np.ndarray:
-        """Mirrors [*shape, C] at the border: [*padded, C]."""
+        """Takes what is seen of [*shape, C], mirrored at the border: [*padded, C]."""
         missing = [
             ((want - have) // 2, (want - have) - (want - have) // 2)
-            for want, have in zip(self.padded, self.shape)
+            for want, have in zip(self.padded, self.seen.shape)
         ]
-        return np.pad(values, missing + [(0, 0)], mode="symmetric")
+        return np.pad(values[self.seen.slices], missing + [(0, 0)], mode="symmetric")
 
     def to_input(self, values: np.ndarray) -> np.ndarray:
-        """Crops [*padded, K] and resamples it to the image's pixels in the region."""
-        top, left = ((w - h) // 2 for w, h in zip(self.padded, self.shape))
-        inner = values[top : top + self.shape[0], left : left + self.shape[1]]
+        """Takes probabilities [*padded, K] to the image's pixels in the region.
+
+        The border is cut off, and what was not seen is background with certainty.
+        """
+        height, width = self.seen.shape
+        top, left = ((w - h) // 2 for w, h in zip(self.padded, self.seen.shape))
+        inner = values[top : top + height, left : left + width]
+        if self.part is not None:
+            whole = np.zeros((*self.shape, inner.shape[-1]), inner.dtype)
+            whole[..., 0] = 1
+            whole[self.part.slices] = inner
+            inner = whole
         return resample(inner, self.region.shape)
 
 
@@ -93,6 +126,8 @@ def plan(
     pad: bool,
     about: str,
     shape: tuple[int, int] | None = None,
+    seen_size: int = 0,
+    center: Sequence[int] | None = None,
 ) -> Grid:
     """Works out the sizes of a region at the model's resolution.
 
@@ -104,21 +139,36 @@ def plan(
         pad: whether other sizes may be padded.
         about: the file, for error messages.
         shape: height and width at the model's resolution, where that is fixed.
+        seen_size: height and width that the network sees of it at most; 0 for all.
+        center: the image's pixel that it sees them around; None for the middle.
 
     Raises:
         ValueError: the size does not fit, and may not be padded.
     """
     if shape is None:
-        shape = region.shape
-        if spacing_mm is not None and target_mm is not None:
-            shape = tuple(
-                max(1, round(size * mm / target_mm))
-                for size, mm in zip(region.shape, spacing_mm)
-            )
-    padded = tuple(-(-size // divisor) * divisor for size in shape)
-    if padded != tuple(shape) and not pad:
-        raise ValueError(_size_message(region, shape, target_mm, divisor, about))
-    return Grid(region, tuple(shape), padded)
+        shape = resampled_shape(region.shape, spacing_mm, target_mm)
+    shape = tuple(shape)
+    part = _part(region, shape, seen_size, center) if seen_size else None
+    seen = shape if part is None else part.shape
+    padded = tuple(-(-size // divisor) * divisor for size in seen)
+    if padded != seen and not pad:
+        at = f" (after resampling to {target_mm:g} mm)" if shape != region.shape else ""
+        raise ValueError(_size_message(seen, at, divisor, about))
+    return Grid(region, shape, padded, part)
+
+
+def resampled_shape(
+    shape: tuple[int, int],
+    spacing_mm: tuple[float, float] | None,
+    target_mm: float | None,
+) -> tuple[int, int]:
+    """Returns height and width at the model's resolution, where both are known."""
+    if spacing_mm is None or target_mm is None:
+        return shape
+    height, width = (
+        max(1, round(size * mm / target_mm)) for size, mm in zip(shape, spacing_mm)
+    )
+    return height, width
 
 
 def region_around(
@@ -152,16 +202,27 @@ def resample(values: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
     return np.tensordot(half, cols, axes=(1, 1)).transpose(0, 2, 1)
 
 
-def _size_message(
-    region: Region,
-    shape: tuple[int, int],
-    target_mm: float | None,
-    divisor: int,
-    about: str,
-) -> str:
+def _part(
+    region: Region, shape: tuple[int, int], size: int, center: Sequence[int] | None
+) -> Region | None:
+    """Returns what the network sees of a region; None for all of it."""
+    height, width = (min(size, length) for length in shape)
+    if (height, width) == shape:
+        return None
+    if center is None:
+        return Region((shape[0] - height) // 2, (shape[1] - width) // 2, height, width)
+    row, col = (
+        int((c + 0.5 - first) * length / side)
+        for c, first, length, side in zip(
+            center, (region.row, region.col), shape, region.shape
+        )
+    )
+    return region_around((row, col), (height, width), shape)
+
+
+def _size_message(shape: tuple[int, int], at: str, divisor: int, about: str) -> str:
     below = [max(divisor, size // divisor * divisor) for size in shape]
     above = [-(-size // divisor) * divisor for size in shape]
-    at = f" (after resampling to {target_mm:g} mm)" if shape != region.shape else ""
     sizes = f"{above[0]}x{above[1]}"
     if below != above:
         sizes = f"{below[0]}x{below[1]} or {sizes}"

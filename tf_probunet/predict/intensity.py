@@ -37,12 +37,25 @@ def normalise(
     data = model.data
     if model.dataset["intensity"] == "hu":
         low, high = data.window_low, data.window_high
-    elif crop.window is not None:
-        low, high = crop.window_numbers or (pixels.min(), pixels.max())
+    elif crop.window_numbers is not None:
+        low, high = crop.window_numbers
+    elif crop.window is not None or is_rescaled(image, model, crop):
+        low, high = pixels.min(), pixels.max()
     else:
         low, high = (0.0, 1.0) if image.values == "float" else (0.0, 255.0)
     scaled = (pixels - low) / max(high - low, np.finfo(np.float32).tiny)
     return scaled.clip(0.0, 1.0).astype(np.float32)
+
+
+def is_rescaled(image: InputImage, model: LoadedModel, crop: CropConfig) -> bool:
+    """Whether the region is rescaled to its own least and largest value by itself.
+
+    It is where the model's training pictures were, unless the user says otherwise or
+    gives a whole picture that already is in the range of those.
+    """
+    if not model.has_rescaled_images or crop.window is not None:
+        return False
+    return crop.cuts or not _is_in_range(image)
 
 
 def check_values(image: InputImage, model: LoadedModel, crop: CropConfig) -> None:
@@ -69,21 +82,27 @@ def check_values(image: InputImage, model: LoadedModel, crop: CropConfig) -> Non
                 f"{what}, but the model in {model.path} was trained on Hounsfield "
                 "units, expected DICOM, NIfTI, or signed or real numbers as TIFF or NPY"
             )
-    elif crop.window is None:
+    elif crop.window is None and not is_rescaled(image, model, crop):
         _check_8_bit(image, model, what)
 
 
 def _check_8_bit(image: InputImage, model: LoadedModel, what: str) -> None:
     advice = "--window=low,high or --window=minmax maps them"
+    if _is_in_range(image):
+        return
     if image.values == "float":
         low, high = float(image.pixels.min()), float(image.pixels.max())
-        if low < 0 or high > 1:
-            raise ValueError(
-                f"{what} from {low:g} to {high:g}, but the model in {model.path} "
-                f"expects 0 to 1; {advice}"
-            )
-    elif image.values != "uint8":
         raise ValueError(
-            f"{what}, but the model in {model.path} was trained on 8-bit pictures; "
-            f"{advice}"
+            f"{what} from {low:g} to {high:g}, but the model in {model.path} "
+            f"expects 0 to 1; {advice}"
         )
+    raise ValueError(
+        f"{what}, but the model in {model.path} was trained on 8-bit pictures; {advice}"
+    )
+
+
+def _is_in_range(image: InputImage) -> bool:
+    """Whether the values are 8-bit, or real numbers from 0 to 1."""
+    if image.values == "float":
+        return image.pixels.min() >= 0 and image.pixels.max() <= 1
+    return image.values == "uint8"

@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Patch, Rectangle
 
 from tf_probunet.figures import pictures, style
+from tf_probunet.predict.grid import Region
 from tf_probunet.predict.palette import colors
 from tf_probunet.predict.prediction import Prediction
 from tf_probunet.predict.summary import area_text, presence
@@ -29,16 +30,16 @@ _OUTLINES = (style.ORANGE, style.SKY_BLUE, style.YELLOW, style.PURPLE, style.GRE
 def render(prediction: Prediction, model: LoadedModel) -> bytes:
     """Draws the picture.
 
-    The region is shown as the model sees it; where it is a part of the image, the first
-    panel shows where it lies. At most eight hypotheses are drawn, the most frequent
-    first; below each is its share of the samples and its area.
+    What the network sees is shown as it sees it; where that is a part of the image, the
+    first panel shows where it and the region lie. At most eight hypotheses are drawn,
+    the most frequent first; below each is its share of the samples and its area.
 
     Returns:
         PNG.
     """
     shown = prediction.hypotheses[:_MAX_SHOWN]
     rows = 1 + -(-len(shown) // _COLUMNS)
-    shape = prediction.shown.shape
+    shape = prediction.seen_image.shape
     height = _PANEL * min(max(shape[0] / shape[1], 0.4), 1.6)
     entries = _legend_entries(prediction, model)
     legend = 0.16 * -(-len(entries) // _LEGEND_COLUMNS) + 0.12
@@ -60,7 +61,7 @@ def render(prediction: Prediction, model: LoadedModel) -> bytes:
         return page.axes(_GAP + col * (_PANEL + _GAP), top, _PANEL, height)
 
     first = 0
-    if prediction.grid.region.shape != prediction.image.shape:
+    if prediction.grid.seen_in_image.shape != prediction.image.shape:
         _show_place(panel(0, 0), prediction)
         first = 1
     _show_overview(panel, first, prediction, model)
@@ -68,7 +69,7 @@ def render(prediction: Prediction, model: LoadedModel) -> bytes:
         _show_all(panel(0, 3), prediction)
     for i, hypothesis in enumerate(shown):
         axis = panel(1 + i // _COLUMNS, i % _COLUMNS)
-        labels = prediction.in_region(prediction.labels[hypothesis.representative])
+        labels = prediction.seen(prediction.labels[hypothesis.representative])
         _show_labels(axis, prediction, labels, _OUTLINES[i % len(_OUTLINES)], model)
         what = "nothing" if hypothesis.is_empty else area_text(labels > 0, prediction)
         if len(model.class_names) == 2:
@@ -111,19 +112,28 @@ def _legend_entries(prediction: Prediction, model: LoadedModel) -> list[Patch]:
     """Returns a coloured patch for each class that is shown by its colour."""
     if len(model.class_names) == 2:
         return []
-    mean = prediction.mean[prediction.grid.region.slices].argmax(-1)
-    present = np.union1d(prediction.in_region(prediction.labels), mean)
+    mean = prediction.mean[prediction.grid.seen_in_image.slices].argmax(-1)
+    present = np.union1d(prediction.seen(prediction.labels), mean)
     palette = colors(model.class_names) / 255
     return [Patch(color=palette[k], label=model.class_names[k]) for k in present]
 
 
 def _show_place(axis: Axes, prediction: Prediction) -> None:
-    """Shows the whole image with a frame around the region."""
+    """Shows the whole image with a line around the region, and what is seen of it."""
     pixels, region = prediction.image.pixels, prediction.grid.region
+    seen = prediction.grid.seen_in_image
     low, high = np.percentile(pixels, (1, 99))
     scaled = (pixels - low) / max(high - low, 1e-6)
     pictures.show_image(axis, scaled)
     axis.set_aspect("equal")
+    if region.shape != prediction.image.shape:
+        _show_frame(axis, region, "-")
+    if seen != region:
+        _show_frame(axis, seen, ":")
+    _caption(axis, f"whole image, {pixels.shape[0]}x{pixels.shape[1]}")
+
+
+def _show_frame(axis: Axes, region: Region, line: str) -> None:
     axis.add_patch(
         Rectangle(
             (region.col - 0.5, region.row - 0.5),
@@ -132,19 +142,19 @@ def _show_place(axis: Axes, prediction: Prediction) -> None:
             fill=False,
             edgecolor=style.ORANGE,
             linewidth=1.2,
+            linestyle=line,
         )
     )
-    _caption(axis, f"whole image, {pixels.shape[0]}x{pixels.shape[1]}")
 
 
 def _show_overview(
     panel, first: int, prediction: Prediction, model: LoadedModel
 ) -> None:
     axis = panel(0, first)
-    pictures.show_image(axis, prediction.shown)
-    _caption(axis, "region" if first else "image")
+    pictures.show_image(axis, prediction.seen_image)
+    _caption(axis, "what the network sees" if first else "image")
     axis = panel(0, first + 1)
-    mean = prediction.mean[prediction.grid.region.slices]  # [h, w, K]
+    mean = prediction.mean[prediction.grid.seen_in_image.slices]  # [h, w, K]
     if mean.shape[-1] == 2:
         pictures.show_array(axis, mean[..., 1], cmap="gray", vmin=0, vmax=1)
         _caption(axis, f"mean probability, up to {mean[..., 1].max():.2f}")
@@ -152,7 +162,7 @@ def _show_overview(
         pictures.show_array(axis, colors(model.class_names)[mean.argmax(-1)])
         _caption(axis, "most probable class")
     axis = panel(0, first + 2)
-    entropy = prediction.in_region(prediction.entropy)
+    entropy = prediction.seen(prediction.entropy)
     pictures.show_array(
         axis, entropy, cmap="magma", vmin=0, vmax=np.log(mean.shape[-1])
     )
@@ -161,9 +171,9 @@ def _show_overview(
 
 def _show_all(axis: Axes, prediction: Prediction) -> None:
     """Shows the outlines of the hypotheses drawn below in one panel."""
-    pictures.show_image(axis, prediction.shown)
+    pictures.show_image(axis, prediction.seen_image)
     for i, hypothesis in reversed(list(enumerate(prediction.hypotheses[:_MAX_SHOWN]))):
-        labels = prediction.in_region(prediction.labels[hypothesis.representative])
+        labels = prediction.seen(prediction.labels[hypothesis.representative])
         pictures.outline(axis, labels > 0, _OUTLINES[i % len(_OUTLINES)], 1.1)
     _caption(axis, "all of them")
 
@@ -176,7 +186,7 @@ def _show_labels(
     model: LoadedModel,
 ) -> None:
     if len(model.class_names) == 2:
-        pictures.show_image(axis, prediction.shown)
+        pictures.show_image(axis, prediction.seen_image)
         pictures.outline(axis, labels > 0, colour, 1.3)
     else:
         pictures.show_array(axis, colors(model.class_names)[labels])

@@ -20,9 +20,10 @@ class Prediction:
     Attributes:
         image: as it was given.
         grid: the part that was segmented, and the model's resolution.
-        shown: [h, w, C] the region as the model sees it, in 0..1.
+        shown: [h, w, C] the region with the model's values, in 0..1.
         labels: [S, H, W] uint8, one label map per sample; 0 outside of the region.
-        mean: [H, W, K] float32, the mean of the samples' probabilities; 0 outside.
+        mean: [H, W, K] float32, the mean of the samples' probabilities; 0 outside, and
+            background where the network does not see the region.
         entropy: [H, W] float32 of the mean, in nats; 0 outside.
         hypotheses: distinct ones, the most frequent first.
         notes: what a reader should know.
@@ -37,9 +38,16 @@ class Prediction:
     hypotheses: list[Hypothesis]
     notes: list[str]
 
-    def in_region(self, maps: np.ndarray) -> np.ndarray:
-        """Cuts the region out of maps [..., H, W]."""
-        return maps[(..., *self.grid.region.slices)]
+    def seen(self, maps: np.ndarray) -> np.ndarray:
+        """Cuts out of maps [..., H, W] what the network sees."""
+        return maps[(..., *self.grid.seen_in_image.slices)]
+
+    @property
+    def seen_image(self) -> np.ndarray:
+        """What the network sees of the region, [h, w, C] in 0..1."""
+        region, seen = self.grid.region, self.grid.seen_in_image
+        row, col = seen.row - region.row, seen.col - region.col
+        return self.shown[row : row + seen.height, col : col + seen.width]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +79,7 @@ def model_input(image: InputImage, model: LoadedModel, crop: CropConfig) -> Mode
     intensity.check_values(image, model, crop)
     planned = plan_grid(image, model, crop)
     shown = intensity.normalise(planned.to_model(image.pixels), image, model, crop)
-    return ModelInput(planned, shown, _notes(image, model, planned))
+    return ModelInput(planned, shown, _notes(image, model, crop, planned))
 
 
 def predict_image(
@@ -125,14 +133,18 @@ def plan_grid(image: InputImage, model: LoadedModel, crop: CropConfig) -> grid.G
     Raises:
         ValueError: the region is outside of the image, or its size does not fit.
     """
-    about, shape = image.describe(), None
+    about, shape, seen_size = image.describe(), None, 0
     target = model.spacing_mm if image.spacing_mm is not None else None
     if crop.center_numbers is not None:
         region, shape = _centred(image, model, crop.center_numbers, target)
+        seen_size = model.data.eval_size
     elif crop.region_numbers is not None:
         region = grid.Region(*crop.region_numbers)
     else:
         region = grid.Region(0, 0, *image.shape)
+        # A picture that is no larger than what was scored is taken as that was.
+        if model.data.scored_size and not _exceeds_frame(image, model):
+            seen_size = model.data.eval_size
     region.check_inside(image.shape, about)
     return grid.plan(
         region,
@@ -142,14 +154,22 @@ def plan_grid(image: InputImage, model: LoadedModel, crop: CropConfig) -> grid.G
         pad=crop.pad,
         about=about,
         shape=shape,
+        seen_size=seen_size,
+        center=crop.center_numbers,
     )
+
+
+def _exceeds_frame(image: InputImage, model: LoadedModel) -> bool:
+    """Whether the image is larger than what the model was scored on."""
+    shape = grid.resampled_shape(image.shape, image.spacing_mm, model.spacing_mm)
+    return 0 < model.data.frame_size < max(shape)
 
 
 def _centred(
     image: InputImage, model: LoadedModel, center: tuple[int, ...], target: float | None
 ) -> tuple[grid.Region, tuple[int, int] | None]:
-    """Returns the region of the model's own size, and its size there if it fits."""
-    side = model.data.eval_size
+    """Returns the region of the size that is scored, and its size there if it fits."""
+    side = model.data.frame_size
     if not side:
         raise ValueError(
             f"center is {center[0]},{center[1]}, but the model in {model.path} was "
@@ -167,8 +187,15 @@ def _centred(
     return region, (side, side) if region.shape == size else None
 
 
-def _notes(image: InputImage, model: LoadedModel, planned: grid.Grid) -> list[str]:
+def _notes(
+    image: InputImage, model: LoadedModel, crop: CropConfig, planned: grid.Grid
+) -> list[str]:
     notes = []
+    if intensity.is_rescaled(image, model, crop):
+        notes.append(
+            "the region's least and largest values became 0 and 1 (--window=minmax), "
+            "as in the pictures that the model was trained on"
+        )
     if model.spacing_mm is not None and image.spacing_mm is None:
         notes.append(
             f"the size of a pixel is not known (--spacing_mm gives it); the model was "
@@ -176,10 +203,17 @@ def _notes(image: InputImage, model: LoadedModel, planned: grid.Grid) -> list[st
         )
     if model.dataset["intensity"] == "hu" and image.pixels.min() >= 0:
         notes.append("no value is below 0, which is odd for Hounsfield units")
-    side = model.data.crop_size
-    if side and max(planned.shape) > 2 * side:
+    seen, side = planned.seen.shape, model.data.crop_size
+    frame = model.data.frame_size
+    if model.is_lidc and not crop.cuts and _exceeds_frame(image, model):
         notes.append(
-            f"the model sees {planned.shape[0]}x{planned.shape[1]} pixels, but it was "
-            f"trained on crops of {side}x{side}; --center or --region cut one out"
+            "the whole image was segmented, but the model expects crops of "
+            f"{frame}x{frame} pixels with a lesion in the middle; --center=row,col "
+            "cuts one out"
+        )
+    elif side and max(seen) > 2 * side:
+        notes.append(
+            f"the model sees {seen[0]}x{seen[1]} pixels, but it was trained on crops "
+            f"of {side}x{side}; --center or --region cut one out"
         )
     return notes

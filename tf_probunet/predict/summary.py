@@ -26,6 +26,7 @@ def summary(
         "region": dataclasses.asdict(planned.region),
         "model_resolution": {
             "shape": list(planned.shape),
+            "seen": dataclasses.asdict(planned.seen),
             "spacing_mm": model.spacing_mm,
         },
         "num_samples": len(prediction.labels),

@@ -129,9 +129,14 @@ def fit_to_data(config: Config, info: records.DatasetInfo) -> Config:
             f"task is 'switched', which needs Cityscapes labels, but {info.data_dir} "
             f"holds {spec.name!r}"
         )
+    num_classes = input_pipeline.num_classes(info, config.data)
+    if config.training.tune_foreground and num_classes != 2:
+        raise ValueError(
+            f"tune_foreground is for two classes, but {info.data_dir} has {num_classes}"
+        )
     model = dataclasses.replace(
         models.with_defaults(config.model),
-        num_classes=input_pipeline.num_classes(info, config.data),
+        num_classes=num_classes,
         image_channels=spec.image_shape[2],
         ignore_label=spec.ignore_label,
     )

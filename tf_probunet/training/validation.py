@@ -6,7 +6,7 @@ import contextlib
 import functools
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,9 @@ from tf_probunet.training.run_dir import BEST_NAME, RunDir
 _PICTURE_IMAGES = 6
 _PICTURE_SAMPLES = 8
 _MAX_BATCH = 8  # Samples multiply the memory that a batch takes.
+# What is tried as a shift of the foreground's logit: labels from a probability of 0.73
+# on, up to labels from 0.06 on.
+SHIFTS = tuple(np.arange(-1.0, 3.0, 0.25).tolist())
 
 
 class Validator:
@@ -67,19 +70,35 @@ class Validator:
             `ged`, the mean squared energy distance, and `diversity`, the share of the
             images whose samples are not all the same.
         """
-        count = self._available(self._num_samples)
         scores, differ = [], []
-        for i, batch in enumerate(self._examples):
-            samples = self._draw(batch["image"], count, seeds.fold_in(self._seed, i))
-            scores += map(self._score, samples, batch["labels"].numpy())
-            differ += [bool((maps != maps[:1]).any()) for maps in samples]
+        for samples, graders in self._scored(self._sample):
+            scores.append(self._score(samples, graders))
+            differ.append(bool((samples != samples[:1]).any()))
         return {"ged": float(np.mean(scores)), "diversity": float(np.mean(differ))}
+
+    def best_foreground_shift(self) -> float:
+        """Returns the shift of the foreground's logit with the least distance."""
+        scores = [
+            [self._score(margins > -shift, graders) for shift in SHIFTS]
+            for margins, graders in self._scored(self._margins, outside=-np.inf)
+        ]
+        return SHIFTS[int(np.mean(scores, axis=0).argmin())]
+
+    def _scored(
+        self, draw: Callable[..., tf.Tensor], outside: float = 0
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yields samples [S, H, W] and graders [G, H, W] of each image."""
+        count = self._available(self._num_samples)
+        for i, batch in enumerate(self._examples):
+            seed = seeds.fold_in(self._seed, i)
+            drawn = self._draw(batch["image"], count, seed, draw, outside)
+            yield from zip(drawn, batch["labels"].numpy())
 
     def picture(self) -> bytes:
         """Returns a PNG of images, graders and samples."""
         batch = next(iter(self._examples.unbatch().batch(_PICTURE_IMAGES)))
         count = self._available(_PICTURE_SAMPLES)
-        samples = self._draw(batch["image"], count, self._seed)
+        samples = self._draw(batch["image"], count, self._seed, self._sample)
         figure = sample_grid.draw(
             images=batch["image"].numpy(),
             graders=batch["labels"].numpy(),
@@ -91,11 +110,22 @@ class Validator:
     def _terms(self) -> Callable[[Batch], dict[str, tf.Tensor]]:
         return tf.function(self._model.validation_terms, reduce_retracing=True)
 
-    def _draw(self, images: tf.Tensor, count: int, seed: tf.Tensor) -> np.ndarray:
-        """Draws samples [B, S, H, W] of what the network sees of the frames."""
+    @functools.cached_property
+    def _margins(self) -> Callable[..., tf.Tensor]:
+        return sampler(self._model, lambda logits: logits[..., 1] - logits[..., 0])
+
+    def _draw(
+        self,
+        images: tf.Tensor,
+        count: int,
+        seed: tf.Tensor,
+        draw: Callable[..., tf.Tensor],
+        outside: float = 0,
+    ) -> np.ndarray:
+        """Draws maps [B, S, H, W] of what the network sees of the frames."""
         seen = input_pipeline.central_crop(images, self._size)
-        labels = self._sample(seen, count, seed).numpy()
-        return input_pipeline.pad_to(labels, images.shape[1:3])
+        maps = draw(seen, count, seed).numpy()
+        return input_pipeline.pad_to(maps, images.shape[1:3], outside)
 
     def _available(self, num_samples: int) -> int:
         return min(num_samples, self._model.max_samples or num_samples)
@@ -138,10 +168,17 @@ class Validation(StepCallback):
         self._guard.check()
         average, variables = self.model.weight_average, self.model.trainable_variables
         with average.applied(variables) if average else contextlib.nullcontext():
-            self._validate()
+            scores = self._validator.loss()
+            shift = contextlib.nullcontext()
+            if self._config.training.tune_foreground:
+                nats = self._validator.best_foreground_shift()
+                scores["foreground_shift"] = nats
+                shift = self.model.foreground_shifted(nats)
+            with shift:
+                self._score(scores)
 
-    def _validate(self) -> None:
-        scores = {**self._validator.loss(), **self._validator.energy_distance()}
+    def _score(self, scores: dict[str, float]) -> None:
+        scores.update(self._validator.energy_distance())
         active = collapse.active_latents(scores)
         if active is not None:
             scores["active_latents"] = active
@@ -175,17 +212,27 @@ class Validation(StepCallback):
         files.write_json(self._run_dir.path / BEST_NAME, self._best)
 
 
-def sampler(model: SegmentationModel) -> Callable[..., tf.Tensor]:
-    """Returns a compiled function (image, num_samples, seed) -> labels [B, S, H, W]."""
+def sampler(
+    model: SegmentationModel,
+    read: Callable[[tf.Tensor], tf.Tensor] | None = None,
+) -> Callable[..., tf.Tensor]:
+    """Returns a compiled function (image, num_samples, seed) -> maps [B, S, H, W].
+
+    Args:
+        model: to draw from.
+        read: what is made of the logits [B, S, H, W, K]; labels by default.
+    """
     image = tf.TensorSpec([None, None, None, model.config.image_channels], tf.float32)
     number, seed = tf.TensorSpec([], tf.int32), tf.TensorSpec([2], tf.int32)
 
     @tf.function(input_signature=[image, number, seed])
-    def sample_labels(image: tf.Tensor, num_samples: tf.Tensor, seed: tf.Tensor):
+    def sample_maps(image: tf.Tensor, num_samples: tf.Tensor, seed: tf.Tensor):
         logits = model.sample(image, num_samples, seed)
+        if read is not None:
+            return read(logits)
         return tf.argmax(logits, axis=-1, output_type=tf.int32)
 
-    return sample_labels
+    return sample_maps
 
 
 def write_settings(
