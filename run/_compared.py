@@ -73,6 +73,31 @@ def phantom(pieces: _pieces.Pieces, settings: dict[str, object]) -> pathlib.Path
     return path
 
 
+def train(
+    pieces: _pieces.Pieces, model: Compared, words: Sequence[str], num_members: int
+) -> tuple[float, str]:
+    """Trains a model, or the members of the ensemble.
+
+    Args:
+        pieces: of the comparison.
+        model: which.
+        words: flags of all models.
+        num_members: of the ensemble.
+
+    Returns:
+        The seconds that it took, and the flag that tells `run/export.py` where it is.
+    """
+    path = pieces.path / model.key
+    if model.is_ensemble:
+        script = ["train_ensemble.py", f"--num_members={num_members}"]
+        found = f"--members={path}_[0-9][0-9]"
+    else:
+        script, found = ["train.py"], f"--run_dir={path}"
+    # The flags of the model come last: they win over those of the flag file.
+    words = [*script, *words, f"--run_dir={path}", *model.flags]
+    return pieces.run(f"train_{model.key}", *words), found
+
+
 def score(
     pieces: _pieces.Pieces,
     model: Compared,

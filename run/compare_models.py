@@ -16,6 +16,7 @@ from absl import flags
 flags.DEFINE_string("out_dir", "runs/compare", "where everything goes")
 flags.DEFINE_string("data_dir", None, "prepared data; phantom images if not given")
 flags.DEFINE_string("split", "test", "which split to score")
+flags.DEFINE_integer("limit", 0, "score the first so many images; 0 for all")
 flags.DEFINE_string("settings", "phantom.flags", "flag file of the trainings")
 flags.DEFINE_integer("steps", 450, "training steps of each model", lower_bound=1)
 flags.DEFINE_integer("kl_warmup_steps", 225, "where there are latents", lower_bound=0)
@@ -26,8 +27,10 @@ flags.DEFINE_integer("num_test", 250, "phantom images to score", lower_bound=1)
 flags.DEFINE_integer("size", 48, "height and width of the timed image", lower_bound=1)
 flags.DEFINE_integer("many_samples", 0, "one more column, over 16 samples; 0 for none")
 flags.DEFINE_list("models", [], "only these beside prob_unet; see _compared.MODELS")
-KEPT = "data_dir split settings steps kl_warmup_steps num_members size many_samples"
-KEPT = (*KEPT.split(), "num_train", "num_val", "num_test")
+KEPT = (
+    "data_dir split limit settings steps kl_warmup_steps num_members num_train num_val "
+    "num_test size many_samples"
+).split()
 
 
 def make(pieces: _pieces.Pieces, model: _compared.Compared, data: str):
@@ -36,19 +39,15 @@ def make(pieces: _pieces.Pieces, model: _compared.Compared, data: str):
 
     values, out = _cli.FLAGS, pieces.path
     saved = out / f"{model.key}_saved_model"
-    common = [f"--flagfile={values.settings}", data, f"--run_dir={out / model.key}"]
+    words = [f"--flagfile={values.settings}", data]
+    words.append(f"--kl_warmup_steps={values.kl_warmup_steps}")
     # Validated once, at the end: the last checkpoint is the one that counts, for all.
-    common += [f"--{name}={values.steps}" for name in ("steps", "validate_every")]
-    common.append(f"--kl_warmup_steps={values.kl_warmup_steps}")
-    if model.is_ensemble:
-        script = ["train_ensemble.py", f"--num_members={values.num_members}"]
-        run = f"--members={out / model.key}_[0-9][0-9]"
-    else:
-        script, run = ["train.py"], f"--run_dir={out / model.key}"
-    seconds = pieces.run(f"train_{model.key}", *script, *common, *model.flags)
+    words += [f"--{name}={values.steps}" for name in ("steps", "validate_every")]
+    seconds, run = _compared.train(pieces, model, words, values.num_members)
     target = [f"--out_dir={saved}", "--overwrite"]
     pieces.run(f"export_{model.key}", "export.py", run, *target)
-    scored = ["evaluate.py", f"--saved_model={saved}", data, f"--split={values.split}"]
+    scored = ["evaluate.py", f"--saved_model={saved}", data]
+    scored += [f"--{name}={values[name].value}" for name in ("split", "limit")]
     results = _compared.score(pieces, model, scored)
     many = _compared.score(pieces, model, scored, values.many_samples)
     times = pieces.remember(
