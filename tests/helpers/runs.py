@@ -24,17 +24,6 @@ def assert_same_weights(first, second, which="checkpoints") -> None:
         np.testing.assert_array_equal(value, theirs[name], err_msg=name)
 
 
-def scalars(run_dir) -> dict[str, dict[int, float]]:
-    """Returns {tag: {step: value}} of the TensorBoard log."""
-    found: dict[str, dict[int, float]] = {}
-    for tag, step, value in _values(run_dir):
-        if value.HasField("tensor") and not value.tensor.string_val:
-            number = tf.make_ndarray(value.tensor)
-            if number.ndim == 0:
-                found.setdefault(tag, {})[step] = float(number)
-    return found
-
-
 def texts(run_dir, tag) -> dict[int, str]:
     """Returns {step: text} of a tag of the TensorBoard log."""
     return {

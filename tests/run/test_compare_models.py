@@ -67,6 +67,8 @@ def test_the_command_makes_the_table_and_goes_on_where_it_was(tmp_path):
         "--num_val=6",
         "--num_test=6",
         "--size=16",
+        "--limit=4",
+        "--many_samples=20",
     ]
 
     def run() -> str:
@@ -85,10 +87,14 @@ def test_the_command_makes_the_table_and_goes_on_where_it_was(tmp_path):
         "M-Heads, 4 heads",
         "(floor)",
     ]
-    ensemble = [cell.strip() for cell in table[3].split("|")]
-    # Two members: one sample is there, four are not.
-    assert ensemble[2] != "-" and ensemble[3:6] == ["-", "-", "-"]
-    assert float(ensemble[6]) <= 1.0
+    head, ours, ensemble = (
+        [cell.strip() for cell in table[row].split("|")] for row in (0, 2, 3)
+    )
+    # Two members: one sample is there, four are not; and only ours has twenty.
+    assert ensemble[2] != "-" and ensemble[3:7] == ["-", "-", "-", "-"]
+    assert head[6] == "GED 20" and float(ours[6].strip("*")) <= 2.0
+    assert float(ensemble[7]) <= 1.0
+    # Training, export and scores of three models, and one more score.
     second = run()
-    assert second.count("done before") == 1 + 3 * 3
+    assert second.count("done before") == 1 + 3 * 3 + 1
     assert first.split("model  ")[-1] == second.split("model  ")[-1]

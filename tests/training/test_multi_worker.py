@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from helpers import clusters, runs
 
+from tf_probunet.training import logs
+
 DETERMINISTIC = {
     "model": "unet",
     "ema_decay": 0.5,
@@ -22,7 +24,7 @@ def _alone(data_dir, run_dir, **flags):
 
 
 def _assert_same(run_dir, other):
-    mine, theirs = runs.scalars(run_dir), runs.scalars(other)
+    mine, theirs = logs.read_scalars(run_dir), logs.read_scalars(other)
     assert set(mine) == set(theirs)
     for tag, points in mine.items():
         if "per_second" in tag:
@@ -64,8 +66,8 @@ def test_latents_differ_between_workers_but_the_loss_is_alike(phantom_dir, tmp_p
     workers = clusters.start_workers(phantom_dir, tmp_path / "pair", **flags)
     outputs = clusters.finish(workers)
     assert [worker.returncode for worker in workers] == [0, 0], outputs
-    alone = runs.scalars(tmp_path / "alone")["training/loss"]
-    pair = runs.scalars(tmp_path / "pair")["training/loss"]
+    alone = logs.read_scalars(tmp_path / "alone")["training/loss"]
+    pair = logs.read_scalars(tmp_path / "pair")["training/loss"]
     assert set(alone) == set(pair) == set(range(1, 41))
     one = np.array([alone[step] for step in sorted(alone)])
     two = np.array([pair[step] for step in sorted(pair)])

@@ -11,7 +11,7 @@ from helpers import runs
 from tf_probunet import input_pipeline, losses, models, records
 from tf_probunet.config import Config, DataConfig, ModelConfig, TrainingConfig
 from tf_probunet.models.base import grader_maps
-from tf_probunet.training import callbacks, train
+from tf_probunet.training import callbacks, logs, train
 from tf_probunet.training.run_dir import RunDir
 from tf_probunet.training.strategy import mirrored
 
@@ -103,7 +103,7 @@ def test_the_objective_is_the_divergence_alone(phantom_dir):
 
 
 def test_the_divergence_falls_and_the_learning_rate_falls_twice(finished):
-    scalars = runs.scalars(finished)
+    scalars = logs.read_scalars(finished)
     rates = scalars["training/learning_rate"]
     assert rates[4] > 0.9e-2 > rates[3] and rates[8] < rates[4]
     # The posterior does not move any more; the prior comes closer to it.
@@ -138,7 +138,7 @@ def test_two_replicas_make_the_steps_of_one(phantom_dir, tmp_path, monkeypatch):
     monkeypatch.setattr(tf.random, "stateless_normal", zeros)  # No latents are drawn.
     for devices in (1, 2):
         _train(CONFIG, phantom_dir, tmp_path / str(devices), devices=devices)
-    one, two = (runs.scalars(tmp_path / name)["training/kl"] for name in "12")
+    one, two = (logs.read_scalars(tmp_path / name)["training/kl"] for name in "12")
     for step, kl in one.items():
         assert two[step] == pytest.approx(kl, rel=1e-3), step
 

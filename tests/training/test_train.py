@@ -20,7 +20,7 @@ from tf_probunet.config import (
 )
 from tf_probunet.evaluation import ged
 from tf_probunet.models.base import SegmentationModel
-from tf_probunet.training import callbacks, train, validation
+from tf_probunet.training import callbacks, logs, train, validation
 from tf_probunet.training.run_dir import RunDir
 from tf_probunet.training.strategy import mirrored
 
@@ -72,7 +72,7 @@ def test_a_run_leaves_configuration_checkpoints_and_logs(finished):
     directory = RunDir(run_dir)
     assert directory.config().training == CONFIG.training
     assert directory.dataset()["name"] == "phantom"
-    scalars = runs.scalars(run_dir)
+    scalars = logs.read_scalars(run_dir)
     assert set(scalars["training/loss"]) == {2, 4, 6}
     assert set(scalars["validation/ged"]) == {4, 6}
     for tag in ("kl", "kl_0", "kl_1", "gradient_norm", "learning_rate"):
@@ -87,7 +87,7 @@ def test_a_run_leaves_configuration_checkpoints_and_logs(finished):
 
 def test_the_best_checkpoint_is_the_one_with_the_least_distance(finished):
     run_dir, outcome = finished
-    distances = runs.scalars(run_dir)["validation/ged"]
+    distances = logs.read_scalars(run_dir)["validation/ged"]
     best_step = min(distances, key=distances.get)
     assert outcome.best["step"] == best_step
     assert outcome.best["ged"] == pytest.approx(distances[best_step], rel=1e-6)
@@ -189,7 +189,7 @@ def test_a_few_steps_lower_the_loss(phantom_dir, tmp_path):
         validate_every=60,
     )
     _train(config, phantom_dir, tmp_path)
-    losses = runs.scalars(tmp_path)["training/loss"]
+    losses = logs.read_scalars(tmp_path)["training/loss"]
     assert losses[60] < 0.75 * losses[10]
 
 
@@ -295,7 +295,7 @@ def _losses(config, data_dir, run_dir):
     with _MeanPosterior():
         _train(config, data_dir, run_dir)
     tf.keras.mixed_precision.set_global_policy("float32")
-    return runs.scalars(run_dir)["training/loss"]
+    return logs.read_scalars(run_dir)["training/loss"]
 
 
 @pytest.fixture(scope="module")
@@ -365,7 +365,7 @@ def test_long_gradients_are_cut_and_short_ones_are_not(phantom_dir):
 def test_kl_grows_to_its_weight_during_the_warm_up(phantom_dir, tmp_path):
     config = _with(kl_warmup_steps=4, log_every=1, beta=2.0, steps=6)
     _train(config, phantom_dir, tmp_path)
-    scalars = runs.scalars(tmp_path)
+    scalars = logs.read_scalars(tmp_path)
     for step, weight in [(1, 0.25), (2, 0.5), (3, 0.75), (4, 1.0), (5, 1.0)]:
         terms = {n: scalars[f"training/{n}"][step] for n in ("loss", "kl")}
         expected = scalars["training/cross_entropy"][step] + 2 * weight * terms["kl"]
@@ -381,7 +381,7 @@ def test_a_collapse_is_told_once_and_logged(phantom_dir, tmp_path, capsys):
     # So dear a divergence is given up at once; all samples are then the same.
     config = _with(beta=1e6, steps=60, validate_every=30, learning_rate=1e-2)
     _train(config, phantom_dir, tmp_path)
-    scalars = runs.scalars(tmp_path)
+    scalars = logs.read_scalars(tmp_path)
     assert scalars["validation/active_latents"][60] < 2
     output = capsys.readouterr()
     said = [
@@ -394,7 +394,7 @@ def test_a_collapse_is_told_once_and_logged(phantom_dir, tmp_path, capsys):
 
 
 def test_a_healthy_run_has_its_diversity_in_the_log(finished):
-    scalars = runs.scalars(finished[0])
+    scalars = logs.read_scalars(finished[0])
     assert set(scalars["validation/diversity"]) == {4, 6}
     assert all(0 <= share <= 1 for share in scalars["validation/diversity"].values())
     assert all(0 <= n <= 2 for n in scalars["validation/active_latents"].values())

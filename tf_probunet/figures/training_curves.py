@@ -1,0 +1,71 @@
+"""How runs went: energy distance and the two terms of the objective, by step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from matplotlib.figure import Figure
+
+from tf_probunet.figures import style
+
+_PANELS = {
+    "validation/ged": "energy distance",
+    "validation/cross_entropy": "cross-entropy [nats]",
+    "validation/kl": "KL divergence [nats]",
+}
+
+
+@style.styled()
+def draw(
+    runs: Mapping[str, Mapping[str, Mapping[int, float]]], floor: float | None = None
+) -> Figure:
+    """Draws what validation found in the course of runs.
+
+    How to read it: on the left is what a user gets, samples from the prior against the
+    graders. In the middle is how well latents from the posterior, which has seen the
+    grader, are decoded, and on the right how far the posterior is from the prior. Where
+    the middle falls and the left does not, the prior no longer knows what the posterior
+    has learned to say.
+
+    Args:
+        runs: by name, what each has logged: numbers by tag and step.
+        floor: energy distance of a perfect model, as a dashed line.
+
+    Returns:
+        The figure.
+
+    Raises:
+        ValueError: a run was never validated.
+    """
+    figure, axes = style.panels(len(_PANELS), 2.2)
+    for place, (name, scalars) in enumerate(runs.items()):
+        if not scalars.get("validation/ged"):
+            raise ValueError(f"{name}: no validation/ged in its log, expected one")
+        for axis, tag in zip(axes, _PANELS):
+            values = sorted(scalars.get(tag, {}).items())
+            axis.plot(
+                [step for step, _ in values],
+                [value for _, value in values],
+                color=style.MODEL_COLOURS[place % len(style.MODEL_COLOURS)],
+                marker=style.MODEL_MARKERS[place % len(style.MODEL_MARKERS)],
+                markersize=3,
+                linewidth=1.2,
+                label=name,
+            )
+    if floor is not None:
+        axes[0].axhline(floor, color=style.GREY, linewidth=0.8, linestyle="--")
+        axes[0].annotate(
+            "floor",
+            (1, floor),
+            (-2, 2),
+            ("axes fraction", "data"),
+            textcoords="offset points",
+            ha="right",
+            fontsize=style.SMALL,
+        )
+    for axis, title in zip(axes, _PANELS.values()):
+        axis.set_ylabel(title)
+        axis.set_xlabel("step")
+    if len(runs) > 1:
+        axes[0].legend()
+    return figure
