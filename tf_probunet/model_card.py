@@ -304,6 +304,11 @@ def _lidc_limits(config: Config, dataset: dict[str, Any]) -> str:
         + (f"a crop of {frame} x {frame} pixels" if frame else "the image")
         + " and finds none by itself."
     ]
+    if config.data.crop_jitter_px:
+        limits.append(
+            "In training the lesion was moved away from there by at most "
+            f"{config.data.crop_jitter_px} pixels: place the crop with care."
+        )
     spacing = preparation.get("spacing_mm")
     if spacing is None:
         limits.append("Pixels have the scan's own size; crops must not be resampled.")
