@@ -28,8 +28,8 @@ GRADER_COLOUR = ORANGE
 SAMPLE_COLOUR = SKY_BLUE
 
 # Of models, in turn; the markers tell them apart in grey as well.
-MODEL_COLOURS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY_BLUE, GREY)
-MODEL_MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+MODEL_COLOURS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY_BLUE, GREY, BLACK)
+MODEL_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<")
 
 SMALL = 6.5
 
