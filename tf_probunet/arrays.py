@@ -29,7 +29,6 @@ _READERS = {
 _DAMAGED = (
     EOFError,
     LookupError,
-    NotImplementedError,
     OSError,
     OverflowError,
     RuntimeError,

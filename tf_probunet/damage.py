@@ -13,7 +13,6 @@ PICTURE = (
     AttributeError,
     EOFError,
     LookupError,
-    NotImplementedError,
     OSError,
     PIL.Image.DecompressionBombError,
     RuntimeError,

@@ -27,7 +27,6 @@ _DAMAGED = (
     ArithmeticError,
     EOFError,
     LookupError,
-    NotImplementedError,
     OSError,
     RuntimeError,
     TypeError,

@@ -50,7 +50,6 @@ _PYDICOM_ERRORS = (
     AttributeError,
     EOFError,
     LookupError,
-    NotImplementedError,
     RuntimeError,
     TypeError,
     ValueError,
