@@ -38,7 +38,7 @@ def main() -> None:
     model = model_path(values.saved_model, root)
     from tf_probunet.explorer.explore import explore
 
-    path = explore(
+    shown = explore(
         model_path=model,
         out=values.out,
         data_dir=values.data_dir,
@@ -49,7 +49,10 @@ def main() -> None:
         num_samples=values.num_samples,
         seed=values.seed,
     )
-    print(f"page: {path} ({path.stat().st_size / 2**20:.1f} MB)")
+    for note in shown.notes:
+        print(f"note: {note}")
+    size = pathlib.Path(values.out).stat().st_size
+    print(f"page: {values.out} ({size / 2**20:.1f} MB)")
 
 
 if __name__ == "__main__":

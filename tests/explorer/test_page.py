@@ -20,13 +20,10 @@ _RANGE = 4.5
 
 @pytest.fixture(scope="module")
 def path(model, phantom_dir, tmp_path_factory):
-    return explore(
-        model_path=model.path,
-        out=tmp_path_factory.mktemp("page") / "explorer.html",
-        data_dir=phantom_dir,
-        num_samples=4,
-        seed=5,
-    )
+    out = tmp_path_factory.mktemp("page") / "explorer.html"
+    settings = {"data_dir": phantom_dir, "num_samples": 4, "seed": 5}
+    explore(model_path=model.path, out=out, **settings)
+    return out
 
 
 @pytest.fixture(scope="module")

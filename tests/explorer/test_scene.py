@@ -101,6 +101,15 @@ def test_an_image_of_ones_own(model, tmp_path):
     assert shown.image.shape == (32, 30, 1)
     assert shown.graders.shape == (0, 32, 30)
     assert shown.pixel_mm2 == pytest.approx(0.3)
+    assert shown.notes == []
+
+
+def test_what_was_done_to_the_image_is_noted(model, tmp_path):
+    np.save(tmp_path / "x.npy", np.arange(32 * 32, dtype=np.int16).reshape(32, 32))
+    shown = scene.scene_of_file(
+        model, path=str(tmp_path / "x.npy"), crop=CropConfig(), **_SETTINGS
+    )
+    assert "no value is below 0, which is odd for Hounsfield units" in shown.notes
 
 
 def test_an_image_of_the_scored_size(model, tmp_path):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pathlib
-
 from tf_probunet import files, saved_model
 from tf_probunet.explorer import page, scene
 from tf_probunet.predict.config import CropConfig
@@ -20,7 +18,7 @@ def explore(
     crop: CropConfig | None = None,
     num_samples: int = 16,
     seed: int = 0,
-) -> pathlib.Path:
+) -> scene.Scene:
     """Writes the page for an image of a data set, or for a person's own.
 
     Args:
@@ -35,7 +33,7 @@ def explore(
         seed: of the samples.
 
     Returns:
-        The file.
+        What the page shows.
 
     Raises:
         FileNotFoundError: model, data or input are not there.
@@ -66,4 +64,4 @@ def explore(
             seed=seed,
         )
     files.write_text(out, page.render(shown))
-    return pathlib.Path(out)
+    return shown

@@ -47,6 +47,7 @@ class Scene:
         class_names: of the labels.
         pixel_mm2: area of a pixel, None if not known.
         model: its name, and the data it was trained on.
+        notes: what was done to the image that a reader should know.
     """
 
     title: str
@@ -63,6 +64,7 @@ class Scene:
     class_names: list[str]
     pixel_mm2: float | None
     model: str
+    notes: list[str]
 
 
 def scene_of_record(
@@ -107,6 +109,7 @@ def scene_of_record(
         image=example["image"],
         graders=labels,
         pixel_mm2=None if spacing is None else spacing**2,
+        notes=[],
         num_samples=num_samples,
         seed=seed,
     )
@@ -144,6 +147,7 @@ def scene_of_file(
         image=prepared.padded,
         graders=np.zeros((0, *prepared.grid.padded), np.uint8),
         pixel_mm2=pixel_mm2,
+        notes=prepared.notes,
         num_samples=num_samples,
         seed=seed,
     )
@@ -179,6 +183,7 @@ def _scene(
     image: np.ndarray,
     graders: np.ndarray,
     pixel_mm2: float | None,
+    notes: list[str],
     num_samples: int,
     seed: int,
 ) -> Scene:
@@ -204,6 +209,7 @@ def _scene(
         class_names=model.class_names,
         pixel_mm2=pixel_mm2,
         model=f"{model.metadata['model']} trained on {model.dataset['name']}",
+        notes=notes,
     )
 
 
