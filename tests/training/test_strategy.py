@@ -22,6 +22,11 @@ def test_mirrored_has_the_replicas_asked_for():
     assert strategies.gather(strategy, 7) == [7]
 
 
+def test_one_replica_on_a_cpu_is_told_from_two():
+    assert strategies.is_single_cpu(strategies.mirrored(1))
+    assert not strategies.is_single_cpu(strategies.mirrored(2))
+
+
 def test_a_good_cluster_passes():
     strategies.check_tf_config(_text(index=1))
     with_chief = {"chief": ["a:1"], "worker": ["b:1"]}

@@ -126,8 +126,18 @@ def test_stopped_and_resumed_run_ends_with_the_same_weights(
     assert resumed.best == finished[1].best
 
 
-def test_signals_are_given_back_after_a_run(finished):
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+def test_signals_are_given_back_after_a_run(phantom_dir, tmp_path):
+    """With a handler of its own: who starts the tests may ignore Ctrl-C."""
+
+    def handler(number, frame):
+        raise AssertionError(f"signal {number} reached the handler of the test")
+
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        _train(_with(steps=1), phantom_dir, tmp_path)
+        assert signal.getsignal(signal.SIGINT) is handler
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_finished_run_is_not_trained_again(finished, phantom_dir):

@@ -56,6 +56,17 @@ def mirrored(cpu_devices: int = 1) -> tf.distribute.Strategy:
     )
 
 
+def is_single_cpu(strategy: tf.distribute.Strategy) -> bool:
+    """Whether it is a mirrored strategy of one replica, which is on a CPU.
+
+    A cluster of one worker is none: it takes no batches by replica.
+    """
+    if not isinstance(strategy, tf.distribute.MirroredStrategy):
+        return False
+    devices = strategy.extended.worker_devices
+    return len(devices) == 1 and "CPU:" in devices[0]
+
+
 def multi_worker() -> tf.distribute.Strategy:
     """Returns a strategy over the machines of `TF_CONFIG`; it waits for all of them.
 

@@ -331,9 +331,10 @@ def _batches(
     start: int,
 ) -> Iterable[Batch]:
     """Returns the batches of all replicas, from step `start` on."""
+    on_host = strategies.is_single_cpu(strategy)
 
     def of_worker(context: tf.distribute.InputContext) -> tf.data.Dataset:
-        return input_pipeline.training_batches(
+        batches = input_pipeline.training_batches(
             info,
             config,
             start_step=start,
@@ -341,8 +342,19 @@ def _batches(
             worker=context.input_pipeline_id,
             num_replicas=context.num_replicas_in_sync,
         )
+        options = tf.data.Options()
+        options.autotune.enabled = not on_host
+        return batches.with_options(options)
 
-    return strategy.distribute_datasets_from_function(of_worker)
+    # An iterator that tunes itself may take a minute to close (docs/scale.md); one that
+    # fetches to devices does so whatever the options say. One CPU needs neither.
+    options = None
+    if on_host:
+        options = tf.distribute.InputOptions(
+            experimental_fetch_to_device=False,
+            experimental_replication_mode=tf.distribute.InputReplicationMode.PER_REPLICA,
+        )
+    return strategy.distribute_datasets_from_function(of_worker, options)
 
 
 def _keys_of_step(info: records.DatasetInfo, config: Config, step: int) -> list[str]:
