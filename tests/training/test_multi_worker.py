@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from helpers import clusters, runs
 
-from tf_probunet.training import logs
+from tf_probunet import records
+from tf_probunet.training import logs, validation
+from tf_probunet.training.run_dir import RunDir
 
 DETERMINISTIC = {
     "model": "unet",
@@ -96,6 +98,32 @@ def test_a_dead_worker_ends_the_other_and_the_pair_resumes(
     weights, expected = runs.weights(tmp_path), runs.weights(alone)
     for name, value in expected.items():
         np.testing.assert_allclose(value, weights[name], atol=2e-5, err_msg=name)
+
+
+@pytest.mark.slow
+def test_a_cluster_may_have_one_worker(alone, phantom_dir, tmp_path):
+    (worker,) = clusters.start_workers(phantom_dir, tmp_path, count=1, **DETERMINISTIC)
+    outputs = clusters.finish([worker])
+    assert worker.returncode == 0, outputs
+    _assert_same(alone, tmp_path)
+
+
+@pytest.mark.slow
+def test_two_processes_tune_the_foreground(phantom_dir, tmp_path):
+    """Only the chief validates: the kept checkpoint scores what it noted."""
+    flags = {**DETERMINISTIC, "tune_foreground": True}
+    workers = clusters.start_workers(phantom_dir, tmp_path, **flags)
+    outputs = clusters.finish(workers)
+    assert [worker.returncode for worker in workers] == [0, 0], outputs
+    directory = RunDir(tmp_path)
+    model, config = directory.load_model("best"), directory.config()
+    info = records.read_info(phantom_dir)
+    score = validation.Validator(model, info, config).energy_distance()["ged"]
+    best = directory.best_score()
+    assert score == pytest.approx(best["ged"], abs=1e-6)
+    with model.foreground_shifted(-best["foreground_shift"]):
+        unshifted = validation.Validator(model, info, config).energy_distance()["ged"]
+    assert unshifted >= score - 1e-6
 
 
 @pytest.mark.slow

@@ -24,9 +24,9 @@ from tf_probunet.training.run_dir import BEST_NAME, RunDir
 _PICTURE_IMAGES = 6
 _PICTURE_SAMPLES = 8
 _MAX_BATCH = 8  # Samples multiply the memory that a batch takes.
-# What is tried as a shift of the foreground's logit: labels from a probability of 0.73
-# on, up to labels from 0.06 on.
-SHIFTS = tuple(np.arange(-1.0, 3.0, 0.25).tolist())
+# What is tried as a shift of the foreground's logit: labels from a probability of 0.95
+# on, down to labels from 0.05 on. Of equally good ones the first counts: the smallest.
+SHIFTS = tuple(sorted(np.arange(-3.0, 3.25, 0.25).tolist(), key=abs))
 
 
 class Validator:
@@ -77,7 +77,10 @@ class Validator:
         return {"ged": float(np.mean(scores)), "diversity": float(np.mean(differ))}
 
     def best_foreground_shift(self) -> float:
-        """Returns the shift of the foreground's logit with the least distance."""
+        """Returns the shift of the foreground's logit with the least distance.
+
+        Of several that are equally good, it is the one that changes least.
+        """
         scores = [
             [self._score(margins > -shift, graders) for shift in SHIFTS]
             for margins, graders in self._scored(self._margins, outside=-np.inf)
