@@ -43,11 +43,14 @@ def test_first_kernel_is_initialised_as_one_convolution():
 
 def test_latents_reach_every_pixel_alike():
     layer = FComb(8, 2, 2, Initializers("orthogonal", 1))
-    features = tf.zeros([1, 4, 4, 8])
-    logits = layer(features, tf.constant([[[1.0, -2.0]]])).numpy()
-    np.testing.assert_allclose(
-        logits, np.broadcast_to(logits[:, :, :1, :1], logits.shape)
-    )
+    z = np.array([1.0, -2.0], np.float32)
+    logits = layer(tf.zeros([1, 4, 4, 8]), z[None, None]).numpy()
+    kernels, biases = ([w.numpy() for w in kind] for kind in _weights(layer))
+    x = z @ kernels[0][0, 0, 8:] + biases[0]  # The features are 0.
+    for kernel, bias in zip(kernels[1:], biases[1:]):
+        x = x.clip(min=0) @ kernel[0, 0] + bias
+    assert np.abs(x).max() > 0.1
+    np.testing.assert_allclose(logits, np.broadcast_to(x, logits.shape), atol=1e-5)
 
 
 def test_without_latents_there_is_one_sample():
