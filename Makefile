@@ -7,12 +7,14 @@ STAMP := $(VENV)/.installed
 SETUP_FILES := setup.cfg pyproject.toml constraints.txt
 # pytest-xdist runs the tests on this many processes.
 TEST_WORKERS ?= 2
+# `make compare` trains this many models at a time.
+COMPARE_JOBS ?= 2
 
 .PHONY: help setup demo compare test test-all lint bench audit clean
 
 help:
 	@echo "make demo      train, evaluate and export a model on phantom data (minutes)"
-	@echo "make compare   train all models alike on phantom data: one table (45 minutes)"
+	@echo "make compare   train all models alike on phantom data: one table (35 minutes)"
 	@echo "make test      the tests"
 	@echo "make test-all  the tests, the slow ones too"
 	@echo "make lint      ruff"
@@ -30,7 +32,7 @@ demo: $(STAMP)
 	$(RUN) run/demo.py
 
 compare: $(STAMP)
-	$(RUN) run/compare_models.py
+	$(RUN) run/compare_models.py --jobs=$(COMPARE_JOBS)
 
 test: $(STAMP)
 	$(RUN) -m pytest -n $(TEST_WORKERS) -m "not slow"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import pathlib
 import time
 from collections.abc import Sequence
@@ -25,7 +26,7 @@ class Compared:
 
 MODELS = (
     Compared("prob_unet", "Probabilistic U-Net", ("--model=prob_unet",)),
-    Compared("unet", "U-Net Ensemble", (), is_ensemble=True),
+    Compared("unet", "U-Net Ensemble", ("--model=unet",), is_ensemble=True),
     Compared("dropout_unet", "Dropout U-Net", ("--model=dropout_unet",)),
     *(
         Compared(
@@ -74,28 +75,46 @@ def phantom(pieces: _pieces.Pieces, settings: dict[str, object]) -> pathlib.Path
 
 
 def train(
-    pieces: _pieces.Pieces, model: Compared, words: Sequence[str], num_members: int
-) -> tuple[float, str]:
-    """Trains a model, or the members of the ensemble.
+    pieces: _pieces.Pieces,
+    models: Sequence[Compared],
+    words: Sequence[str],
+    steps: int,
+    member_steps: Sequence[int],
+) -> dict[str, float]:
+    """Trains models side by side, and each member of the ensemble as one of them.
 
     Args:
         pieces: of the comparison.
-        model: which.
+        models: which.
         words: flags of all models.
-        num_members: of the ensemble.
+        steps: of each model but the ensemble.
+        member_steps: of each member of the ensemble.
 
     Returns:
-        The seconds that it took, and the flag that tells `run/export.py` where it is.
+        The seconds that each took, by its key; for the ensemble, of all members.
     """
+    keys, tasks = [], []
+    for model in models:
+        of_each = member_steps if model.is_ensemble else [steps]
+        for seed, count in enumerate(of_each):
+            name = f"{model.key}_{seed:02d}" if model.is_ensemble else model.key
+            own = [f"--run_dir={pieces.path / name}", f"--seed={seed}", *model.flags]
+            # Validated once, at the end: the last checkpoint is the one that counts.
+            own += [f"--steps={count}", f"--validate_every={count}"]
+            # The model's own flags come last: they win over those of the flag file.
+            run = functools.partial(pieces.run, f"train_{name}", "train.py")
+            tasks.append(functools.partial(run, *words, *own))
+            keys.append(model.key)
+    seconds = dict.fromkeys(keys, 0.0)
+    for key, taken in zip(keys, pieces.side_by_side(tasks)):
+        seconds[key] += taken
+    return seconds
+
+
+def trained(pieces: _pieces.Pieces, model: Compared) -> str:
+    """Returns the flag that tells `run/export.py` where a trained model is."""
     path = pieces.path / model.key
-    if model.is_ensemble:
-        script = ["train_ensemble.py", f"--num_members={num_members}"]
-        found = f"--members={path}_[0-9][0-9]"
-    else:
-        script, found = ["train.py"], f"--run_dir={path}"
-    # The flags of the model come last: they win over those of the flag file.
-    words = [*script, *words, f"--run_dir={path}", *model.flags]
-    return pieces.run(f"train_{model.key}", *words), found
+    return f"--members={path}_[0-9][0-9]" if model.is_ensemble else f"--run_dir={path}"
 
 
 def score(
@@ -117,7 +136,7 @@ def score(
     """
     kind = "" if many_samples is None else "_many"
     if many_samples is not None:
-        metadata = _metadata(pieces.path / f"{model.key}_saved_model")
+        metadata = _metadata(saved_model(pieces, model))
         if not many_samples or (metadata["max_samples"] or many_samples) < many_samples:
             return None
         command = [*command, f"--num_samples={many_samples}", "--validation_split="]
@@ -127,14 +146,31 @@ def score(
     return compare.read(path, model.title)
 
 
-def time_samples(saved_model: pathlib.Path, size: int, repeats: int) -> dict:
-    """Times 16 samples of one image, or as many as there are; the best run counts."""
+def saved_model(pieces: _pieces.Pieces, model: Compared) -> pathlib.Path:
+    """Returns where a model is exported to."""
+    return pieces.path / f"{model.key}_saved_model"
+
+
+def time_samples(
+    pieces: _pieces.Pieces, model: Compared, size: int
+) -> tuple[float, int]:
+    """Times 16 samples of one image, or as many as there are; the best run counts.
+
+    Returns:
+        Seconds and number of samples, of now or of an earlier run.
+    """
+    path = saved_model(pieces, model)
+    times = pieces.remember(f"time_{model.key}", lambda: _time_samples(path, size, 20))
+    return times["seconds"], times["samples"]
+
+
+def _time_samples(path: pathlib.Path, size: int, repeats: int) -> dict:
     import tensorflow as tf
 
-    metadata = _metadata(saved_model)
-    config = files.read_json(saved_model / "assets" / "config.json", "configuration")
+    metadata = _metadata(path)
+    config = files.read_json(path / "assets" / "config.json", "configuration")
     count = min(16, metadata["max_samples"] or 16)
-    model = tf.saved_model.load(str(saved_model))
+    model = tf.saved_model.load(str(path))
     image = tf.zeros([1, size, size, config["model"]["image_channels"]])
     seconds = []
     for _ in range(repeats + 2):  # The first calls make the graph ready.
@@ -144,5 +180,5 @@ def time_samples(saved_model: pathlib.Path, size: int, repeats: int) -> dict:
     return {"seconds": min(seconds[2:]), "samples": count}
 
 
-def _metadata(saved_model: pathlib.Path) -> dict:
-    return files.read_json(saved_model / "assets" / "metadata.json", "metadata")
+def _metadata(path: pathlib.Path) -> dict:
+    return files.read_json(path / "assets" / "metadata.json", "metadata")

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import contextlib
+import os
 import pathlib
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from typing import IO, TypeVar
 
 from tf_probunet import files
 
 RUN = pathlib.Path(__file__).resolve().parent
+_INTERRUPTED = 130
+# TensorFlow computes with so many threads; of all cores if it is not set.
+_THREADS = "TF_NUM_INTRAOP_THREADS"
+_T = TypeVar("_T")
 
 
 class Pieces:
@@ -19,18 +27,23 @@ class Pieces:
     A piece that is done leaves a note beside the results; a second run skips it.
     """
 
-    def __init__(self, out_dir: files.Path, settings: dict[str, object]) -> None:
+    def __init__(
+        self, out_dir: files.Path, settings: dict[str, object], jobs: int = 1
+    ) -> None:
         """Makes the directory, or checks that it is of the same settings.
 
         Args:
             out_dir: where everything goes.
             settings: all that the results depend on.
+            jobs: how many pieces `side_by_side` runs at a time. If several, each has
+                its share of the threads, and what it prints goes to `logs`.
 
         Raises:
             ValueError: the directory holds pieces of other settings.
         """
         self.path = pathlib.Path(out_dir)
         self._notes = self.path / "done"
+        self._jobs, self._exit_code = jobs, 0
         known = self.path / "settings.json"
         if not known.exists():
             files.write_json(known, settings)
@@ -57,21 +70,79 @@ class Pieces:
         if before.get("done"):
             print(f"{name}: done before", flush=True)
             return before["seconds"]
+        if self._exit_code:  # A piece beside this one failed or was stopped.
+            sys.exit(self._exit_code)
         print(f"\n$ python run/{' '.join(map(str, words))}", flush=True)
         start = time.monotonic()
         try:
-            code = self._call([str(RUN / str(words[0])), *map(str, words[1:])])
+            with self._output(name) as output:
+                command = [str(RUN / str(words[0])), *map(str, words[1:])]
+                code = self._call(command, output)
         finally:
             seconds = before["seconds"] + time.monotonic() - start
             files.write_json(note, {"seconds": seconds, "done": False})
+        if self._jobs > 1:
+            ended = f"exit code {code}" if code else f"done in {seconds:.0f} s"
+            print(f"{name}: {ended}", flush=True)
         if code:
             sys.exit(code)
         files.write_json(note, {"seconds": seconds, "done": True})
         return seconds
 
-    def _call(self, words: list[str]) -> int:
+    def side_by_side(self, tasks: Sequence[Callable[[], _T]]) -> list[_T]:
+        """Does tasks of several pieces each, `jobs` at a time.
+
+        When a piece fails, those beside it come to their end, and no more are begun.
+        Ctrl-C reaches the commands as well, which save and end.
+
+        Returns:
+            What each task returned.
+
+        Raises:
+            SystemExit: a piece failed or was stopped; with its exit code.
+        """
+
+        def noting_failure(task: Callable[[], _T]) -> _T:
+            try:
+                return task()
+            except SystemExit as error:
+                self._exit_code = error.code
+                raise
+
+        self._exit_code = 0
+        with concurrent.futures.ThreadPoolExecutor(self._jobs) as pool:
+            futures = [pool.submit(noting_failure, task) for task in tasks]
+            while not all(future.done() for future in futures):
+                try:
+                    concurrent.futures.wait(futures)
+                except KeyboardInterrupt:
+                    self._exit_code = _INTERRUPTED
+        return [future.result() for future in futures]
+
+    @contextlib.contextmanager
+    def _output(self, name: str) -> Iterator[IO[str] | None]:
+        """Opens the log of a piece; None where it writes to the terminal."""
+        if self._jobs == 1:
+            yield None
+            return
+        path = self.path / "logs" / f"{name}.log"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        print(f"  {path}", flush=True)
+        with path.open("a", encoding="utf-8") as log:
+            yield log
+
+    def _call(self, words: list[str], output: IO[str] | None) -> int:
         """Waits for the command also after Ctrl-C, which reaches it as well."""
-        process = subprocess.Popen([sys.executable, *words])
+        environment = dict(os.environ)
+        if self._jobs > 1:
+            threads = max(1, (os.cpu_count() or 1) // self._jobs)
+            environment.setdefault(_THREADS, str(threads))
+        process = subprocess.Popen(
+            [sys.executable, *words],
+            env=environment,
+            stdout=output,
+            stderr=None if output is None else subprocess.STDOUT,
+        )
         while True:
             try:
                 code = process.wait()

@@ -8,6 +8,8 @@ On phantom data, unless --data_dir is given. Every piece that is finished is ski
 when the same command is given again; Ctrl-C saves the training at hand.
 """
 
+import functools
+
 import _cli
 import _compared
 import _pieces
@@ -21,39 +23,29 @@ flags.DEFINE_string("settings", "phantom.flags", "flag file of the trainings")
 flags.DEFINE_integer("steps", 450, "training steps of each model", lower_bound=1)
 flags.DEFINE_integer("kl_warmup_steps", 225, "where there are latents", lower_bound=0)
 flags.DEFINE_integer("num_members", 16, "of the U-Net Ensemble", lower_bound=1)
+flags.DEFINE_integer("member_steps", 0, "of each; 0 for --steps", lower_bound=0)
 flags.DEFINE_integer("num_train", 2000, "phantom images to train on", lower_bound=1)
 flags.DEFINE_integer("num_val", 250, "phantom images to validate on", lower_bound=1)
 flags.DEFINE_integer("num_test", 250, "phantom images to score", lower_bound=1)
 flags.DEFINE_integer("size", 48, "height and width of the timed image", lower_bound=1)
 flags.DEFINE_integer("many_samples", 0, "one more column, over 16 samples; 0 for none")
+flags.DEFINE_integer("jobs", 1, "runs at a time; they share the cores", lower_bound=1)
 flags.DEFINE_list("models", [], "only these beside prob_unet; see _compared.MODELS")
 KEPT = (
-    "data_dir split limit settings steps kl_warmup_steps num_members num_train num_val "
-    "num_test size many_samples"
+    "data_dir split limit settings steps kl_warmup_steps num_members member_steps "
+    "num_train num_val num_test size many_samples"
 ).split()
 
 
-def make(pieces: _pieces.Pieces, model: _compared.Compared, data: str):
-    """Trains, exports, scores and times a model; returns its entry in the table."""
-    from tf_probunet.evaluation import model_table
-
-    values, out = _cli.FLAGS, pieces.path
-    saved = out / f"{model.key}_saved_model"
-    words = [f"--flagfile={values.settings}", data]
-    words.append(f"--kl_warmup_steps={values.kl_warmup_steps}")
-    # Validated once, at the end: the last checkpoint is the one that counts, for all.
-    words += [f"--{name}={values.steps}" for name in ("steps", "validate_every")]
-    seconds, run = _compared.train(pieces, model, words, values.num_members)
-    target = [f"--out_dir={saved}", "--overwrite"]
-    pieces.run(f"export_{model.key}", "export.py", run, *target)
+def score(pieces: _pieces.Pieces, model: _compared.Compared, data: str) -> tuple:
+    """Exports and scores a model; returns results, also those of many samples."""
+    values, saved = _cli.FLAGS, _compared.saved_model(pieces, model)
+    words = [_compared.trained(pieces, model), f"--out_dir={saved}", "--overwrite"]
+    pieces.run(f"export_{model.key}", "export.py", *words)
     scored = ["evaluate.py", f"--saved_model={saved}", data]
     scored += [f"--{name}={values[name].value}" for name in ("split", "limit")]
     results = _compared.score(pieces, model, scored)
-    many = _compared.score(pieces, model, scored, values.many_samples)
-    times = pieces.remember(
-        f"time_{model.key}", lambda: _compared.time_samples(saved, values.size, 20)
-    )
-    return model_table.Entry(results, seconds, times["seconds"], times["samples"], many)
+    return results, _compared.score(pieces, model, scored, values.many_samples)
 
 
 def main() -> None:
@@ -62,10 +54,19 @@ def main() -> None:
 
     values = _cli.FLAGS
     kept = {name: values[name].value for name in KEPT}
-    pieces = _pieces.Pieces(values.out_dir, kept)
+    pieces = _pieces.Pieces(values.out_dir, kept, values.jobs)
     models = _compared.chosen(values["models"].value)
     data = f"--data_dir={values.data_dir or _compared.phantom(pieces, kept)}"
-    entries = [make(pieces, model, data) for model in models]
+    words = [f"--flagfile={values.settings}", data]
+    words.append(f"--kl_warmup_steps={values.kl_warmup_steps}")
+    members = [values.member_steps or values.steps] * values.num_members
+    trained = _compared.train(pieces, models, words, values.steps, members)
+    tasks = [functools.partial(score, pieces, model, data) for model in models]
+    entries = []
+    for model, (results, many) in zip(models, pieces.side_by_side(tasks)):
+        # Timed when nothing else runs any more.
+        times = trained[model.key], *_compared.time_samples(pieces, model, values.size)
+        entries.append(model_table.Entry(results, *times, many))
     rows = model_table.table(entries, reference=_compared.MODELS[0].title)
     print(f"\n{model_table.to_text(rows)}")
     path = pieces.path / "table.md"

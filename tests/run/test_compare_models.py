@@ -71,14 +71,14 @@ def test_the_command_makes_the_table_and_goes_on_where_it_was(tmp_path):
         "--many_samples=20",
     ]
 
-    def run() -> str:
+    def run(*more: str) -> str:
         done = subprocess.run(
-            words, cwd=_ROOT, capture_output=True, text=True, check=False
+            [*words, *more], cwd=_ROOT, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    first = run()
+    first = run("--jobs=2")
     table = (tmp_path / "out" / "table.md").read_text(encoding="utf-8").splitlines()
     titles = [line.split("|")[1].strip() for line in table[2:]]
     assert titles == [
@@ -94,7 +94,10 @@ def test_the_command_makes_the_table_and_goes_on_where_it_was(tmp_path):
     assert ensemble[2] != "-" and ensemble[3:7] == ["-", "-", "-", "-"]
     assert head[6] == "GED 20" and float(ours[6].strip("*")) <= 2.0
     assert float(ensemble[7]) <= 1.0
-    # Training, export and scores of three models, and one more score.
+    logs = {path.stem: path.read_text() for path in (tmp_path / "out/logs").iterdir()}
+    assert "trained 2 steps" in logs["train_prob_unet"]
+    assert "trained" not in first and "train_prob_unet: done in" in first
+    # Training, export and scores of three models, one more member, and one more score.
     second = run()
-    assert second.count("done before") == 1 + 3 * 3 + 1
+    assert second.count("done before") == 1 + 3 * 3 + 1 + 1
     assert first.split("model  ")[-1] == second.split("model  ")[-1]

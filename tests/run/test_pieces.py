@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 
 import pytest
@@ -15,6 +16,18 @@ path = pathlib.Path(sys.argv[1])
 with open(path / "calls", "a") as calls:
     calls.write(" ".join(sys.argv[2:]) + "\\n")
 sys.exit(130 if (path / "stop").exists() else 0)
+"""
+# Ends when the other one runs as well, and says how many threads it may have.
+_MEETING = """
+import os, pathlib, sys, time
+path, mine, other = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+(path / mine).touch()
+until = time.monotonic() + 60
+while not (path / other).exists():
+    if time.monotonic() > until:
+        sys.exit("the other one did not come")
+    time.sleep(0.01)
+print("threads", os.environ["TF_NUM_INTRAOP_THREADS"])
 """
 
 
@@ -61,3 +74,35 @@ def test_results_are_remembered(module, tmp_path):
     pieces = module.Pieces(tmp_path / "out", {})
     assert pieces.remember("time", lambda: {"seconds": 1.5}) == {"seconds": 1.5}
     assert pieces.remember("time", lambda: {"seconds": 2.5}) == {"seconds": 1.5}
+
+
+def test_pieces_side_by_side_run_at_the_same_time(
+    module, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.delenv("TF_NUM_INTRAOP_THREADS", raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 7)
+    (tmp_path / "meet.py").write_text(_MEETING)
+    pieces = module.Pieces(tmp_path / "out", {}, jobs=2)
+
+    def task(mine, other):
+        seconds = pieces.run(mine, "meet.py", tmp_path, mine, other)
+        return mine, seconds
+
+    done = pieces.side_by_side([lambda: task("a", "b"), lambda: task("b", "a")])
+    assert [name for name, _ in done] == ["a", "b"]
+    printed = capsys.readouterr().out
+    assert "a: done in " in printed and "threads" not in printed
+    for name in "ab":
+        log = tmp_path / "out" / "logs" / f"{name}.log"
+        assert log.read_text() == "threads 3\n"
+
+
+def test_after_a_failure_no_more_pieces_are_begun(module, tmp_path, capsys):
+    (tmp_path / "stop").touch()
+    pieces = module.Pieces(tmp_path / "out", {})
+    tasks = [lambda: pieces.run("one", "work.py", tmp_path, "a")]
+    tasks.append(lambda: pieces.run("two", "work.py", tmp_path, "b"))
+    with pytest.raises(SystemExit) as caught:
+        pieces.side_by_side(tasks)
+    assert caught.value.code == 130
+    assert (tmp_path / "calls").read_text() == "a\n"
