@@ -9,6 +9,7 @@ The score is the least energy distance of a run's validations. Runs that are fin
 are skipped when the same command is given again, also with more seeds or changes.
 """
 
+import functools
 import re
 
 import _cli
@@ -22,6 +23,7 @@ flags.DEFINE_string(
 )
 flags.DEFINE_multi_string("change", [], "flags of run/train.py to change, in one word")
 flags.DEFINE_list("seeds", ["0", "1", "2"], "each change is trained with each of them")
+flags.DEFINE_integer("jobs", 1, "runs at a time; they share the cores", lower_bound=1)
 flags.DEFINE_string("out_dir", None, "where everything goes")
 
 
@@ -50,13 +52,17 @@ def main() -> None:
     from tf_probunet.evaluation import settings_table, tables
 
     values = _cli.FLAGS
-    seeds = [_seed(word) for word in values["seeds"].value]
+    seeds = list(dict.fromkeys(_seed(word) for word in values["seeds"].value))
     kept = {name: values[name].value for name in ("settings", "data_dir", "common")}
-    pieces = _pieces.Pieces(values.out_dir, kept)
-    scores = {
-        change or "none": [score(pieces, change, seed) for seed in seeds]
-        for change in ["", *values["change"].value]
-    }
+    pieces = _pieces.Pieces(values.out_dir, kept, values.jobs)
+    changes = list(dict.fromkeys(["", *values["change"].value]))
+    tasks = [
+        functools.partial(score, pieces, change, seed)
+        for change in changes
+        for seed in seeds
+    ]
+    found = iter(pieces.side_by_side(tasks))
+    scores = {change or "none": [next(found) for _ in seeds] for change in changes}
     rows = settings_table.table(scores, seeds)
     print(f"\n{tables.aligned(rows)}")
     path = pieces.path / "table.md"

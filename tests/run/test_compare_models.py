@@ -63,6 +63,7 @@ def test_the_command_makes_the_table_and_goes_on_where_it_was(tmp_path):
         "--models=unet,m_heads_4",
         "--steps=2",
         "--num_members=2",
+        "--member_steps=1",
         "--num_train=8",
         "--num_val=6",
         "--num_test=6",
@@ -96,6 +97,8 @@ def test_the_command_makes_the_table_and_goes_on_where_it_was(tmp_path):
     assert float(ensemble[7]) <= 1.0
     logs = {path.stem: path.read_text() for path in (tmp_path / "out/logs").iterdir()}
     assert "trained 2 steps" in logs["train_prob_unet"]
+    for member in ("train_unet_00", "train_unet_01"):
+        assert "trained 1 steps" in logs[member]
     assert "trained" not in first and "train_prob_unet: done in" in first
     # Training, export and scores of three models, one more member, and one more score.
     second = run()
