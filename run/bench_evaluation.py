@@ -8,9 +8,10 @@ Both score the same masks in the same run, and their results must agree.
 import time
 import tracemalloc
 
-import _cli
 import numpy as np
 from absl import flags
+
+from tf_probunet.commands import cli
 
 flags.DEFINE_integer("num_images", 256, "images for the matrix products", lower_bound=8)
 flags.DEFINE_integer("repeats", 5, "runs of each; the best counts", lower_bound=1)
@@ -50,7 +51,7 @@ def double_loop(samples: np.ndarray, graders: np.ndarray) -> float:
 def timed(function, *args) -> tuple[float, np.ndarray]:
     """Seconds of the best run, and the result."""
     times = []
-    for _ in range(_cli.FLAGS["repeats"].value):
+    for _ in range(cli.FLAGS["repeats"].value):
         start = time.perf_counter()
         result = function(*args)
         times.append(time.perf_counter() - start)
@@ -59,9 +60,9 @@ def timed(function, *args) -> tuple[float, np.ndarray]:
 
 def bench_lidc(masks) -> float:
     """16 samples and 4 graders; returns the largest difference of the results."""
-    from tf_probunet.evaluation import ged
+    from tf_probunet.evaluation.metrics import ged
 
-    images = _cli.FLAGS["num_images"].value
+    images = cli.FLAGS["num_images"].value
     stacks = masks(images, COUNTS[-1]), masks(images, GRADERS)
     few = [stack[:LOOP_IMAGES] for stack in stacks]
     seconds, terms = timed(lambda: ged.energy_terms(*stacks, counts=COUNTS))
@@ -76,7 +77,7 @@ def bench_lidc(masks) -> float:
 
 def bench_memory(images: int = 32, samples: int = 100) -> float:
     """Memory at 100 samples, beside the masks' own."""
-    from tf_probunet.evaluation import ged
+    from tf_probunet.evaluation.metrics import ged
 
     stacks = lesions(images, samples), lesions(images, GRADERS)
     tracemalloc.start()
@@ -100,4 +101,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    _cli.start(main)
+    cli.start(main)

@@ -9,10 +9,10 @@ import pathlib
 import tempfile
 from unittest import mock
 
-import _cli
 from absl import flags
 
 from tf_probunet import config as config_lib
+from tf_probunet.commands import cli
 
 flags.DEFINE_integer("steps", 4000, "training steps", lower_bound=4)
 flags.DEFINE_integer("looks", 8, "how often to look", lower_bound=3)
@@ -31,8 +31,8 @@ def resident_mib() -> float:
 
 def make_config() -> config_lib.Config:
     """A tiny run that validates, saves and logs at every look."""
-    steps, size = _cli.FLAGS.steps, _cli.FLAGS.image_size
-    every = steps // _cli.FLAGS.looks
+    steps, size = cli.FLAGS.steps, cli.FLAGS.image_size
+    every = steps // cli.FLAGS.looks
     return config_lib.Config(
         model=config_lib.ModelConfig(base_channels=4, num_scales=2, latent_dim=2),
         data=config_lib.DataConfig(crop_size=size, eval_size=size),
@@ -99,7 +99,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as base:
         data_dir, run_dir = pathlib.Path(base, "data"), pathlib.Path(base, "run")
         phantom.prepare(
-            config_lib.PhantomConfig(image_size=_cli.FLAGS.image_size, **images),
+            config_lib.PhantomConfig(image_size=cli.FLAGS.image_size, **images),
             data_dir,
         )
         log_dir = run_dir / "tensorboard"
@@ -126,4 +126,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    _cli.start(main)
+    cli.start(main)

@@ -8,9 +8,9 @@ import sys
 import tempfile
 import time
 
-import _cli
 from absl import flags
 
+from tf_probunet.commands import cli
 from tf_probunet.config import ModelConfig
 
 flags.DEFINE_integer("image_size", 128, "height and width", lower_bound=16)
@@ -81,7 +81,7 @@ def bench_samples(model, sample, image) -> float:
         functions[n] = lambda n=n: sample(image, n)
         functions["split", n] = lambda n=n: split(features, z[:, :n])
         functions["joined", n] = lambda n=n: joined(features, z[:, :n])
-    ms = best_times(functions, _cli.FLAGS.repeats)
+    ms = best_times(functions, cli.FLAGS.repeats)
     more = (ms[100] - ms[1]) / 99
     print(
         f"16 samples {ms[16]:.0f} ms, 16 full passes {ms['passes']:.0f} ms: "
@@ -128,10 +128,11 @@ def bench_process(model, sample, size: int) -> None:
 def main() -> int:
     import tensorflow as tf
 
-    from tf_probunet import models, signatures
+    from tf_probunet import models
+    from tf_probunet.export import signatures
 
-    size = _cli.FLAGS.image_size
-    model = models.build(ModelConfig(base_channels=_cli.FLAGS.base_channels))
+    size = cli.FLAGS.image_size
+    model = models.build(ModelConfig(base_channels=cli.FLAGS.base_channels))
     sample = signatures.Signatures(model).functions()["sample"]
     image = tf.random.stateless_uniform([1, size, size, 1], [0, 0])
     difference = bench_samples(model, sample, image)
@@ -142,4 +143,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    _cli.start(main)
+    cli.start(main)

@@ -5,12 +5,12 @@ python run/bench_switched_modes.py
 
 import timeit
 
-import _cli
 import numpy as np
 from absl import flags
 
-from tf_probunet import cityscapes_labels as table
-from tf_probunet.evaluation import switched_modes
+from tf_probunet.commands import cli
+from tf_probunet.dataset import cityscapes_labels as table
+from tf_probunet.evaluation.metrics import switched_modes
 
 HEIGHT, WIDTH, SAMPLES = 256, 512, 16
 
@@ -69,11 +69,11 @@ def bench(displacement: int, repeats: int) -> float:
 
 
 def main() -> int:
-    difference = max(bench(d, _cli.FLAGS.repeats) for d in (0, 1, 2))
+    difference = max(bench(d, cli.FLAGS.repeats) for d in (0, 1, 2))
     print(f"largest difference of the results: {difference:.1e}")
     return int(difference > 1e-9)
 
 
 if __name__ == "__main__":
     flags.DEFINE_integer("repeats", 3, "runs; the best counts", lower_bound=1)
-    _cli.start(main)
+    cli.start(main)

@@ -15,10 +15,10 @@ import sys
 import tempfile
 import time
 
-import _cli
 from absl import flags
 
 from tf_probunet import config as config_lib
+from tf_probunet.commands import cli
 
 flags.DEFINE_integer("image_size", 128, "height and width", lower_bound=32)
 flags.DEFINE_integer("base_channels", 32, "32 are the paper's", lower_bound=4)
@@ -69,7 +69,7 @@ def make_batches(data_dir, config: config_lib.Config, threads: int = 0):
     """The endless training batches; 0 threads are as many as there are cores."""
     import tensorflow as tf
 
-    from tf_probunet import input_pipeline, records
+    from tf_probunet.dataset import input_pipeline, records
 
     batches = input_pipeline.training_batches(records.read_info(data_dir), config)
     if threads:
@@ -122,7 +122,7 @@ def bench_step(data_dir, settings: dict) -> None:
             "optimizer": update,
             "step": lambda: step(batch),
         },
-        _cli.FLAGS.repeats,
+        cli.FLAGS.repeats,
     )
     fetch = seconds["input"] / INPUT_BATCHES
     parts = {
@@ -147,7 +147,7 @@ def bench_input(data_dir, settings: dict) -> None:
             1: lambda: [next(one) for _ in range(INPUT_BATCHES)],
             0: lambda: [next(all_cores) for _ in range(INPUT_BATCHES)],
         },
-        _cli.FLAGS.repeats,
+        cli.FLAGS.repeats,
     )
     rate = {
         n: INPUT_BATCHES * config.training.batch_size / s for n, s in seconds.items()
@@ -177,7 +177,7 @@ def bench_steps_in_a_call(data_dir, settings: dict) -> float:
         functions[several] = lambda model=models[several], data=batches, fit=fit: (
             model.fit(data, **fit)
         )
-    seconds = best_seconds(functions, _cli.FLAGS.repeats)
+    seconds = best_seconds(functions, cli.FLAGS.repeats)
     one, several = (1e3 * s / (10 * STEPS_IN_A_CALL) for s in seconds.values())
     print(
         f"smallest network: {one:.1f} ms a step, {several:.1f} ms with "
@@ -189,7 +189,7 @@ def bench_steps_in_a_call(data_dir, settings: dict) -> float:
 
 def seconds_of_replicas(devices: int, data_dir: str, settings: dict) -> float:
     """Seconds of a step on so many logical CPU devices."""
-    from tf_probunet import input_pipeline, records
+    from tf_probunet.dataset import input_pipeline, records
     from tf_probunet.training import strategy, train
 
     replicas = strategy.mirrored(devices)
@@ -234,7 +234,7 @@ def bench_cost(data_dir, settings: dict) -> None:
 
     from tf_probunet.training import train
 
-    side = _cli.FLAGS.matmul_size
+    side = cli.FLAGS.matmul_size
     matrix = tf.random.stateless_normal([side, side], [0, 0])
     product = tf.function(lambda: tf.linalg.matmul(matrix, matrix))
     peak = side**3 / best_seconds({"": lambda: product().numpy()}, 5)[""]
@@ -251,9 +251,7 @@ def bench_cost(data_dir, settings: dict) -> None:
         config = make_config(settings, **change)
         model, _ = train.build(config)
         data, step = next(iter(make_batches(data_dir, config))), step_of(model)
-        seconds = best_seconds({"": lambda s=step, d=data: s(d)}, _cli.FLAGS.repeats)[
-            ""
-        ]
+        seconds = best_seconds({"": lambda s=step, d=data: s(d)}, cli.FLAGS.repeats)[""]
         count = training_multiply_adds(config)
         print(
             f"{config.model.base_channels:4d} channels, {config.data.crop_size:3d} "
@@ -266,7 +264,7 @@ def bench_cost(data_dir, settings: dict) -> None:
 
 def main() -> int:
     names = ("image_size", "base_channels", "num_scales", "batch_size")
-    settings = {name: _cli.FLAGS[name].value for name in names}
+    settings = {name: cli.FLAGS[name].value for name in names}
     make_config(settings, image_size=settings["image_size"] // 2)  # Refuses early.
     from tf_probunet.preparation import phantom
 
@@ -286,4 +284,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    _cli.start(main)
+    cli.start(main)

@@ -1,33 +1,5 @@
-"""Draws how trainings went, from their TensorBoard logs: PNG and SVG.
+"""Draws how trainings went, from their TensorBoard logs: PNG and SVG."""
 
-    python run/draw_curves.py --run_dirs=runs/a,runs/b --names="beta 1,beta 10" \
-        --out_dir=runs/figures --floor=0.165
-"""
+from _start import command
 
-import _cli
-from absl import flags
-
-flags.DEFINE_list("run_dirs", None, "run directories of run/train.py")
-flags.DEFINE_list("names", [], "of the runs; else those of the directories")
-flags.DEFINE_string("out_dir", None, "where to write")
-flags.DEFINE_string("stem", "training_curves", "name of the files, without suffix")
-flags.DEFINE_float("floor", None, "energy distance of a perfect model, to be drawn")
-
-
-def main() -> None:
-    values = _cli.FLAGS
-    run_dirs = values["run_dirs"].value
-    names = values["names"].value or run_dirs
-    if len(set(names)) != len(run_dirs):
-        raise ValueError(f"names are {names}, expected one for each of {run_dirs}")
-    from tf_probunet.figures import style, training_curves
-    from tf_probunet.training import logs
-
-    runs = {name: logs.read_scalars(path) for name, path in zip(names, run_dirs)}
-    figure = training_curves.draw(runs, values.floor)
-    for path in style.save(figure, values.out_dir, values.stem):
-        print(path)
-
-
-if __name__ == "__main__":
-    _cli.start(main, required=["run_dirs", "out_dir"])
+command("draw_curves")

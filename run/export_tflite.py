@@ -1,35 +1,5 @@
-"""Exports the sampling path of a model with latents as a TensorFlow Lite file.
+"""Exports the sampling path of a model with latents as a TensorFlow Lite file."""
 
-python run/export_tflite.py --run_dir=runs/phantom_prob_unet --out_file=model.tflite
-"""
+from _start import command
 
-import _cli
-from absl import flags
-
-flags.DEFINE_string("run_dir", None, "a run of run/train.py")
-flags.DEFINE_string("out_file", None, "where to write the .tflite file")
-flags.DEFINE_integer(
-    "image_size", 0, "height and width of the images; 0 for the evaluation's"
-)
-flags.DEFINE_enum("checkpoint", "best", ["best", "last"], "which checkpoint")
-flags.DEFINE_bool("float16", False, "store the weights in 16 bits, at half the size")
-flags.DEFINE_bool("overwrite", False, "replace the file if it exists")
-
-
-def main() -> None:
-    from tf_probunet import tflite
-
-    flags_ = _cli.FLAGS
-    path = tflite.export_tflite(
-        flags_.run_dir,
-        flags_.out_file,
-        image_size=flags_.image_size,
-        checkpoint=flags_.checkpoint,
-        float16=flags_.float16,
-        overwrite=flags_.overwrite,
-    )
-    print(f"TensorFlow Lite: {path}, {path.stat().st_size / 2**20:.2f} MiB")
-
-
-if __name__ == "__main__":
-    _cli.start(main, required=["run_dir", "out_file"])
+command("export_tflite")

@@ -1,33 +1,5 @@
-"""Writes phantom data: CT-like lesions with an exactly known distribution of masks.
+"""Writes phantom data: CT-like lesions with an exactly known distribution of masks."""
 
-    python run/prepare_phantom.py --out_dir=runs/phantom
+from _start import command
 
-The same flags give the same bytes.
-"""
-
-import _cli
-from absl import flags
-
-from tf_probunet.config import PhantomConfig
-
-flags.DEFINE_string("out_dir", None, "where to write the data set")
-flags.DEFINE_integer("num_workers", 1, "processes; 0 for one per core", lower_bound=0)
-flags.DEFINE_bool("overwrite", False, "replace a data set of other settings")
-_cli.define_config_flags(PhantomConfig)
-
-
-def main() -> None:
-    config = _cli.config_from_flags(PhantomConfig)
-    from tf_probunet.preparation import phantom, runner
-
-    report = phantom.prepare(
-        config,
-        _cli.FLAGS.out_dir,
-        num_workers=_cli.FLAGS.num_workers,
-        overwrite=_cli.FLAGS.overwrite,
-    )
-    print(runner.report_summary(report), end="")
-
-
-if __name__ == "__main__":
-    _cli.start(main, required=["out_dir"])
+command("prepare_phantom")

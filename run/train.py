@@ -1,43 +1,5 @@
-"""Trains a model; goes on with the run in --run_dir if there is one.
+"""Trains a model; goes on with the run in --run_dir if there is one."""
 
-python run/train.py --flagfile=phantom.flags
-python run/train.py --flagfile=lidc.flags --data_dir=... --run_dir=... --model=unet
-"""
+from _start import command
 
-import _cli
-import _train_flags
-from absl import flags
-
-_train_flags.define(run_dir="where configuration, checkpoints and logs go")
-flags.DEFINE_bool("resume", True, "go on with the run in --run_dir")
-
-
-def main() -> int:
-    config = _train_flags.config()
-    from tf_probunet.training import strategy, train
-
-    flags_ = _cli.FLAGS
-    outcome = train.train(
-        config,
-        data_dir=flags_.data_dir,
-        run_dir=flags_.run_dir,
-        strategy=strategy.create(flags_.strategy, flags_.cpu_devices),
-        resume=flags_.resume,
-    )
-    if outcome.signal is not None:
-        print(
-            f"stopped at step {outcome.step} of {config.training.steps} and saved; the "
-            f"same command goes on from there"
-        )
-    else:
-        print(f"trained {outcome.step} steps: {flags_.run_dir}")
-    if outcome.best:
-        print(
-            f"best validation: GED {outcome.best['ged']:.4f}, loss "
-            f"{outcome.best['loss']:.5g} at step {outcome.best['step']}"
-        )
-    return train.exit_code(outcome)
-
-
-if __name__ == "__main__":
-    _cli.start(main, required=["data_dir", "run_dir"])
+command("train")

@@ -14,8 +14,8 @@ import pytest
 import tensorflow as tf
 from helpers import datasets, processes
 
-from tf_probunet import records
 from tf_probunet.config import PhantomConfig
+from tf_probunet.dataset import records
 from tf_probunet.evaluation import evaluate, sample_files
 from tf_probunet.preparation import phantom
 

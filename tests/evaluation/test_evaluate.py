@@ -10,18 +10,11 @@ import numpy as np
 import pytest
 from helpers import datasets, saved_models
 
-from tf_probunet import input_pipeline, records
-from tf_probunet.cityscapes_labels import MODE_PROBABILITIES, switch_table
 from tf_probunet.config import DataConfig
-from tf_probunet.evaluation import (
-    evaluate,
-    ged,
-    matching,
-    parts,
-    sample_files,
-    sources,
-    switched_modes,
-)
+from tf_probunet.dataset import input_pipeline, records
+from tf_probunet.dataset.cityscapes_labels import MODE_PROBABILITIES, switch_table
+from tf_probunet.evaluation import evaluate, parts, sample_files, sources
+from tf_probunet.evaluation.metrics import ged, matching, switched_modes
 
 SIZE = datasets.SIZE
 SQUARE = np.zeros((SIZE, SIZE), np.uint8)

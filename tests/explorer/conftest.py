@@ -7,9 +7,10 @@ import pytest
 import tensorflow as tf
 from helpers.threshold_model import save_with_assets
 
-from tf_probunet import models, saved_model
+from tf_probunet import models
+from tf_probunet.artifacts import saved_model
 from tf_probunet.config import Config, DataConfig, ModelConfig
-from tf_probunet.signatures import Signatures
+from tf_probunet.export.signatures import Signatures
 
 LATENT_DIM = 4
 _FUNCTIONS = ("sample", "prior", "posterior", "decode", "features")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tf_probunet.evaluation.ambiguity import Rule
+from tf_probunet.evaluation.metrics.ambiguity import Rule
 from tf_probunet.figures import ambiguity
 
 COUNTS = np.array([0, 1, 1, 3, 4, 4, 4])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tf_probunet.cityscapes_labels import MODE_PROBABILITIES, SWITCHES
+from tf_probunet.dataset.cityscapes_labels import MODE_PROBABILITIES, SWITCHES
 from tf_probunet.figures import mode_calibration
 
 

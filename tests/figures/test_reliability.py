@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tf_probunet.evaluation.calibration import Reliability
+from tf_probunet.evaluation.metrics.calibration import Reliability
 from tf_probunet.figures import reliability
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from helpers import results_writer
 
-from tf_probunet import cityscapes_labels
+from tf_probunet.dataset import cityscapes_labels
 from tf_probunet.figures import pictures, sample_grid, style
 
 

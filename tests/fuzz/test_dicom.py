@@ -14,9 +14,9 @@ from helpers.dicom_writer import UID_ROOT, write_slice
 from helpers.mutations import mutate, mutate_text
 from pydicom.uid import DeflatedExplicitVRLittleEndian
 
+from tf_probunet.imaging import dicom
 from tf_probunet.predict.config import CropConfig
 from tf_probunet.predict.read_inputs import read_inputs
-from tf_probunet.preparation import lidc_dicom
 
 TRIES = 500
 TEXT_TRIES = 250
@@ -64,11 +64,11 @@ def _quiet():
 
 def _prepare(path):
     """As a preparation does: the header, the stack, the pixels."""
-    header = lidc_dicom.read_header(path, path.name)
+    header = dicom.read_header(path, path.name)
     if header is None:
         return None
-    stack, problems = lidc_dicom.stack_slices([header])
-    image, spacing_mm = lidc_dicom.read_pixels(path, path.name)
+    stack, problems = dicom.stack_slices([header])
+    image, spacing_mm = dicom.read_pixels(path, path.name)
     return header, stack, problems, image, spacing_mm
 
 
@@ -78,7 +78,7 @@ def _valid_slice(found) -> None:
     header, stack, problems, image, spacing_mm = found
     assert len(stack.slices) + len(problems) >= 1
     assert math.isfinite(header.z_mm)
-    assert image.dtype == np.int16 and image.min() >= lidc_dicom.AIR_HU
+    assert image.dtype == np.int16 and image.min() >= dicom.AIR_HU
     assert image.shape == header.shape
     assert all(0 < size < 100 for size in spacing_mm)
 
@@ -194,7 +194,7 @@ def test_errors_of_pydicom_that_name_no_file(fuzz, tmp_path, monkeypatch, seeds)
     def read(*_, **__):
         raise OSError("No tag to read at file position 390")
 
-    monkeypatch.setattr(lidc_dicom.pydicom, "dcmread", read)
+    monkeypatch.setattr(dicom.pydicom, "dcmread", read)
     error = fuzz.check_file(tmp_path / "a.dcm", seeds[0], _prepare, _valid_slice)
     assert "No tag to read" in str(error)
 

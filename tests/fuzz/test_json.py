@@ -12,8 +12,9 @@ from helpers.mutations import mutate, mutate_json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tf_probunet import files, records
+from tf_probunet import files
 from tf_probunet.config import Config, read_config
+from tf_probunet.dataset import records
 from tf_probunet.preparation import splits
 from tf_probunet.training.run_dir import BEST_NAME, CONFIG_NAME, DATASET_NAME, RunDir
 

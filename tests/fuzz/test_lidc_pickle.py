@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from helpers.mutations import mutate
 
-from tf_probunet.preparation import lidc_pickle
+from tf_probunet.preparation.lidc import pickles
 from tf_probunet.preparation.runner import Unit
 
 TRIES = 900
@@ -34,7 +34,7 @@ def _seeds() -> list[bytes]:
 
 
 def _read(path):
-    source = lidc_pickle.source(path)
+    source = pickles.source(path)
     return source, [source.process(Unit(i.name, ("val", i.task))) for i in source.items]
 
 
@@ -188,6 +188,6 @@ def test_a_normal_pickle_is_far_from_the_limits(tmp_path, protocol):
     path = tmp_path / "x.pickle"
     path.write_bytes(pickle.dumps(shared, protocol))
     with open(path, "rb") as handle:
-        lidc_pickle.check_opcodes(handle)
+        pickles.check_opcodes(handle)
     names = {op.name for op, _, _ in pickletools.genops(path.read_bytes())}
     assert names & {"GET", "BINGET", "LONG_BINGET"}

@@ -19,8 +19,9 @@ from helpers.mutations import mutate, mutate_text
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tf_probunet.preparation import lidc_dicom, lidc_xml
-from tf_probunet.preparation.lidc_annotations import read_annotations
+from tf_probunet.imaging import dicom
+from tf_probunet.preparation.lidc import annotation_xml
+from tf_probunet.preparation.lidc.annotations import read_annotations
 from tf_probunet.preparation.runner import UnitResult
 
 TRIES = 500
@@ -36,22 +37,22 @@ def _message() -> str:
     return ct_message([[*reading, non_nodule("1.2.0", -100.0)], reading, [], []])
 
 
-def _stack() -> lidc_dicom.Stack:
+def _stack() -> dicom.Stack:
     headers = [
-        lidc_dicom.SliceHeader(
+        dicom.SliceHeader(
             f"{i}.dcm", "p", "1", "1.1", f"1.2.{i}", -100.0 + 2 * i, None, i, SHAPE
         )
         for i in range(2)
     ]
-    return lidc_dicom.stack_slices(headers)[0]
+    return dicom.stack_slices(headers)[0]
 
 
 def _read(path):
     """As a preparation does: the header, the readings, and their pixels."""
-    header = lidc_xml.read_header(path)
-    if header.kind != lidc_xml.CT_MESSAGE:
+    header = annotation_xml.read_header(path)
+    if header.kind != annotation_xml.CT_MESSAGE:
         return header, [], []
-    readings = lidc_xml.read_readings(path)
+    readings = annotation_xml.read_readings(path)
     return header, readings, read_annotations(readings, _stack(), "x", UnitResult())
 
 
@@ -145,7 +146,7 @@ def test_deep_files_are_read(fuzz, tmp_path):
 
 
 def test_oversized_files_are_refused_unread(fuzz, tmp_path, monkeypatch):
-    monkeypatch.setattr(lidc_xml, "_MAX_BYTES", 1000)
+    monkeypatch.setattr(annotation_xml, "_MAX_BYTES", 1000)
     data = _message().encode()
     error = fuzz.check_file(tmp_path / "069.xml", data, _read, _valid)
     assert "expected at most 1000" in str(error)

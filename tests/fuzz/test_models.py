@@ -14,7 +14,7 @@ from helpers.mutations import mutate, mutate_json
 from helpers.run_dirs import make_run
 from helpers.saved_models import levels, save
 
-from tf_probunet import checksums, saved_model
+from tf_probunet.artifacts import checksums, saved_model
 from tf_probunet.training import ensemble
 from tf_probunet.training.run_dir import RunDir
 

@@ -14,7 +14,7 @@ from tf_probunet import files
 from tf_probunet.evaluation import sample_files
 from tf_probunet.predict.config import CropConfig
 from tf_probunet.predict.read_inputs import read_inputs
-from tf_probunet.preparation import lidc
+from tf_probunet.preparation.lidc import prepare as lidc
 
 PACKAGE = pathlib.Path(tf_probunet.__file__).parent
 NAMES = [
@@ -125,7 +125,7 @@ def test_only_the_restricted_unpickler_knows_pickle():
         tree = ast.parse(text)
         name = path.relative_to(PACKAGE).as_posix()
         imported = _imports(tree) & packers
-        if name == "preparation/lidc_pickle.py":
+        if name == "preparation/lidc/pickles.py":
             assert imported == {"pickle"}
             # It reads; it does not write, and not without the restrictions.
             assert not _calls(tree) & {"pickle.load", "pickle.loads", "pickle.dump"}

@@ -16,7 +16,8 @@ from helpers.mutations import mutate, mutate_text, with_png_checksums
 from tf_probunet.evaluation import sample_files
 from tf_probunet.predict.config import CropConfig
 from tf_probunet.predict.read_inputs import read_inputs
-from tf_probunet.preparation import cityscapes, lidc_png
+from tf_probunet.preparation import cityscapes
+from tf_probunet.preparation.lidc import pngs
 from tf_probunet.preparation.runner import Unit
 
 PNG_TRIES = 500
@@ -74,13 +75,13 @@ def _damaged_png(rng, seeds) -> bytes:
 
 
 def _lidc(path: pathlib.Path):
-    task = lidc_png.PatientTask(
+    task = pngs.PatientTask(
         str(path.parent),
         "p",
-        (lidc_png.ImageFiles("k", path.name, (path.name,) * 4),),
+        (pngs.ImageFiles("k", path.name, (path.name,) * 4),),
         SIDE,
     )
-    return lidc_png.process_patient(Unit("p", ("train", task)))
+    return pngs.process_patient(Unit("p", ("train", task)))
 
 
 def _valid_lidc(result) -> None:
@@ -282,7 +283,7 @@ def test_a_picture_of_another_kind_is_not_opened(fuzz, tmp_path):
 
 
 def test_all_pages_of_a_file_together_are_bounded(fuzz, tmp_path, monkeypatch):
-    from tf_probunet.predict import read_picture
+    from tf_probunet.imaging import read_picture
 
     monkeypatch.setattr(read_picture, "MAX_VALUES", SIDE * SIDE)
     data = _tiff_seeds()[-1]

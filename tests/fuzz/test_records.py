@@ -9,8 +9,9 @@ import tensorflow as tf
 from helpers import datasets
 from helpers.mutations import mutate
 
-from tf_probunet import files, input_pipeline, records
+from tf_probunet import files
 from tf_probunet.config import DataConfig
+from tf_probunet.dataset import input_pipeline, records
 from tf_probunet.evaluation import sources
 
 MEMORY_GIB = 6  # TensorFlow's threads.

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tf_probunet import records
+from tf_probunet.dataset import records
 
 SIZE = 8
 NUM_GRADERS = 4

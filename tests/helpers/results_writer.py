@@ -7,7 +7,7 @@ import pathlib
 
 import numpy as np
 
-from tf_probunet.cityscapes_labels import (
+from tf_probunet.dataset.cityscapes_labels import (
     IGNORE_LABEL,
     MODE_PROBABILITIES,
     switch_table,

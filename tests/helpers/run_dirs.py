@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tf_probunet import files, models, records
+from tf_probunet import files, models
 from tf_probunet.config import Config, DataConfig, ModelConfig
+from tf_probunet.dataset import records
 from tf_probunet.models.base import SegmentationModel
 from tf_probunet.training.run_dir import BEST_NAME, RunDir
 

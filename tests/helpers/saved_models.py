@@ -9,8 +9,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_probunet import records
 from tf_probunet.config import Config, DataConfig, ModelConfig
+from tf_probunet.dataset import records
 
 # (image [B, H, W, C], num_samples, seed [B]) -> labels [B, S, H, W] bool
 Masks = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]

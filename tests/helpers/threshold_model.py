@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_probunet.config import Config, DataConfig, ModelConfig
-from tf_probunet.signatures import image_seeds
+from tf_probunet.export.signatures import image_seeds
 
 STEEPNESS = 40.0
 STDDEV = 0.1

@@ -8,7 +8,7 @@ import pathlib
 import numpy as np
 from helpers import datasets
 
-from tf_probunet.preparation.problem import Problem
+from tf_probunet.imaging.problem import Problem
 from tf_probunet.preparation.runner import Unit, UnitResult
 
 EXAMPLES_PER_UNIT = 3

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tf_probunet import losses, models, seeds
+from tf_probunet import models, seeds
 from tf_probunet.config import ModelConfig
+from tf_probunet.models import losses
 from tf_probunet.models.unet_ensemble import UNetEnsemble
 
 CONFIG = ModelConfig(base_channels=4, num_scales=2, convs_per_block=1)

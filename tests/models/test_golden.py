@@ -12,8 +12,9 @@ from helpers import goldens
 from helpers.goldens import GOLDENS
 
 import tf_probunet
-from tf_probunet import export, files, models, seeds, signatures
+from tf_probunet import files, models, seeds
 from tf_probunet.config import Config, DataConfig
+from tf_probunet.export import export, signatures
 from tf_probunet.models import unet_ensemble
 from tf_probunet.models.base import SegmentationModel
 from tf_probunet.training import strategy

@@ -7,9 +7,9 @@ import pytest
 import tensorflow as tf
 from scipy import special, stats
 
-from tf_probunet import losses, models, seeds
+from tf_probunet import models, seeds
 from tf_probunet.config import ModelConfig
-from tf_probunet.models import prob_unet
+from tf_probunet.models import losses, prob_unet
 
 CONFIG = ModelConfig(base_channels=4, num_scales=2, convs_per_block=1, latent_dim=2)
 

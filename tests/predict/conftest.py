@@ -7,7 +7,7 @@ import pathlib
 import pytest
 from helpers.threshold_model import save_threshold_model
 
-from tf_probunet import saved_model
+from tf_probunet.artifacts import saved_model
 
 
 @pytest.fixture(scope="session")

@@ -9,11 +9,11 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from tf_probunet import cityscapes_labels
+from tf_probunet.dataset import cityscapes_labels
+from tf_probunet.imaging.input_image import InputImage
 from tf_probunet.predict import picture, write_png
 from tf_probunet.predict.grid import Grid, Region
 from tf_probunet.predict.hypotheses import group
-from tf_probunet.predict.input_image import InputImage
 from tf_probunet.predict.palette import colors
 from tf_probunet.predict.prediction import Prediction
 from tf_probunet.predict.summary import presence, summary

@@ -10,8 +10,8 @@ import PIL.Image
 import pytest
 import tensorflow as tf
 
-from tf_probunet import cityscapes_labels, records
-from tf_probunet.evaluation import switched_calibration, switched_modes
+from tf_probunet.dataset import cityscapes_labels, records
+from tf_probunet.evaluation.metrics import switched_calibration, switched_modes
 from tf_probunet.preparation import cityscapes, street_phantom
 
 AACHEN = "train/aachen/aachen_000000_000019"

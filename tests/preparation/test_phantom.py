@@ -11,8 +11,8 @@ from helpers import datasets
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tf_probunet import records
 from tf_probunet.config import PhantomConfig
+from tf_probunet.dataset import records
 from tf_probunet.preparation import phantom
 
 _CONFIG = PhantomConfig(image_size=48, seed=11)

@@ -9,9 +9,9 @@ import pytest
 import tensorflow as tf
 from helpers import datasets, units
 
-from tf_probunet import records
+from tf_probunet.dataset import records
+from tf_probunet.imaging.problem import Problem
 from tf_probunet.preparation import runner
-from tf_probunet.preparation.problem import Problem
 
 
 @pytest.fixture

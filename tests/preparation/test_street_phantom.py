@@ -6,7 +6,7 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from tf_probunet import cityscapes_labels
+from tf_probunet.dataset import cityscapes_labels
 from tf_probunet.preparation import street_phantom
 
 SWITCHABLE_IDS = [7, 8, 21, 24, 26]

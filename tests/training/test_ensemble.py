@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tf_probunet import export, files
+from tf_probunet import files
 from tf_probunet.config import (
     AugmentationConfig,
     Config,
@@ -15,6 +15,7 @@ from tf_probunet.config import (
     ModelConfig,
     TrainingConfig,
 )
+from tf_probunet.export import export
 from tf_probunet.training import callbacks, ensemble, train
 from tf_probunet.training.run_dir import RunDir
 from tf_probunet.training.strategy import mirrored

@@ -9,7 +9,6 @@ import pytest
 import tensorflow as tf
 from helpers import runs
 
-from tf_probunet import records
 from tf_probunet.config import (
     AugmentationConfig,
     Config,
@@ -17,6 +16,7 @@ from tf_probunet.config import (
     ModelConfig,
     TrainingConfig,
 )
+from tf_probunet.dataset import records
 from tf_probunet.training import callbacks, train
 from tf_probunet.training.run_dir import RunDir
 from tf_probunet.training.strategy import mirrored

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from helpers import clusters, runs
 
-from tf_probunet import records
+from tf_probunet.dataset import records
 from tf_probunet.training import logs, validation
 from tf_probunet.training.run_dir import RunDir
 

@@ -8,8 +8,10 @@ import pytest
 import tensorflow as tf
 from helpers import runs
 
-from tf_probunet import input_pipeline, losses, models, records
+from tf_probunet import models
 from tf_probunet.config import Config, DataConfig, ModelConfig, TrainingConfig
+from tf_probunet.dataset import input_pipeline, records
+from tf_probunet.models import losses
 from tf_probunet.models.base import grader_maps
 from tf_probunet.training import callbacks, logs, train
 from tf_probunet.training.run_dir import RunDir

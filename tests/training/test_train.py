@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 from helpers import runs
 
-from tf_probunet import input_pipeline, models, records, seeds
+from tf_probunet import models, seeds
 from tf_probunet.config import (
     AugmentationConfig,
     Config,
@@ -18,7 +18,8 @@ from tf_probunet.config import (
     ModelConfig,
     TrainingConfig,
 )
-from tf_probunet.evaluation import ged
+from tf_probunet.dataset import input_pipeline, records
+from tf_probunet.evaluation.metrics import ged
 from tf_probunet.models.base import SegmentationModel
 from tf_probunet.training import callbacks, logs, train, validation
 from tf_probunet.training.run_dir import RunDir

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from tf_probunet import arrays, files
-from tf_probunet.evaluation import statistics, tables
+from tf_probunet.evaluation import tables
+from tf_probunet.evaluation.metrics import statistics
 from tf_probunet.evaluation.results import METRICS, SCALARS, Metric, lookup
 
 # Compared number by number, as far as both have them.

@@ -15,9 +15,10 @@ import numpy as np
 import scipy
 import tensorflow as tf
 
-from tf_probunet import __version__, files, input_pipeline, records
-from tf_probunet.cityscapes_labels import NUM_TRAIN_CLASSES
+from tf_probunet import __version__, files
 from tf_probunet.config import DataConfig
+from tf_probunet.dataset import input_pipeline, records
+from tf_probunet.dataset.cityscapes_labels import NUM_TRAIN_CLASSES
 from tf_probunet.evaluation import results as results_lib
 from tf_probunet.evaluation import scoring, sources, tables
 from tf_probunet.evaluation.parts import Parts

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tf_probunet.evaluation import (
+from tf_probunet.evaluation.metrics import (
     ambiguity,
     calibration,
     statistics,

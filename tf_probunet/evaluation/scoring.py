@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tf_probunet.evaluation import (
+from tf_probunet.evaluation.metrics import (
     agreement,
     ambiguity,
     baselines,
@@ -17,7 +17,11 @@ from tf_probunet.evaluation import (
     matching,
     switched_modes,
 )
-from tf_probunet.evaluation.distances import BOTH_EMPTY, LabelSet, distance_blocks
+from tf_probunet.evaluation.metrics.distances import (
+    BOTH_EMPTY,
+    LabelSet,
+    distance_blocks,
+)
 
 KINDS = ("binary", "classes", "switched")
 

@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tf_probunet import checksums, files, input_pipeline, records, saved_model
+from tf_probunet import files
+from tf_probunet.artifacts import checksums, saved_model
 from tf_probunet.config import DataConfig
+from tf_probunet.dataset import input_pipeline, records
 from tf_probunet.evaluation import sample_files
 from tf_probunet.hashing import salted_hash
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tf_probunet import files, saved_model
+from tf_probunet import files
+from tf_probunet.artifacts import saved_model
 from tf_probunet.explorer import page, scene
 from tf_probunet.predict.config import CropConfig
 

@@ -8,12 +8,13 @@ import re
 import numpy as np
 import tensorflow as tf
 
-from tf_probunet import files, input_pipeline, records
+from tf_probunet import files
+from tf_probunet.artifacts.saved_model import LoadedModel
+from tf_probunet.dataset import input_pipeline, records
 from tf_probunet.predict import sampling
 from tf_probunet.predict.config import CropConfig
 from tf_probunet.predict.prediction import model_input
 from tf_probunet.predict.read_inputs import read_inputs
-from tf_probunet.saved_model import LoadedModel
 
 _WEIGHT = re.compile(r"(?:^|/)f_comb/conv_(\d+)/(kernel|bias)(?::0)?$")
 # How far a latent dimension is moved, in standard deviations, to see what it does.

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from tf_probunet.evaluation import ambiguity
+from tf_probunet.evaluation.metrics import ambiguity
 from tf_probunet.figures import style
 from tf_probunet.figures.results import Results, UnavailableError
 

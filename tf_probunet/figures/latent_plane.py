@@ -91,7 +91,7 @@ def planes(
     """
     settings = _check_model(pathlib.Path(saved_model), dims)
     # Only here: the other figures do without TensorFlow.
-    from tf_probunet import saved_model as saved_models
+    from tf_probunet.artifacts import saved_model as saved_models
 
     examples = _examples(data_dir, split, settings, keys, number)
     model = saved_models.load(saved_model).module
@@ -387,7 +387,7 @@ def _examples(
     number: int,
 ) -> list[dict[str, Any]]:
     """Reads the examples with these keys, or the first ones."""
-    from tf_probunet import input_pipeline, records
+    from tf_probunet.dataset import input_pipeline, records
 
     info = records.read_info(data_dir)
     examples = input_pipeline.evaluation_examples(info, split, settings.data)

@@ -8,8 +8,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from tf_probunet.cityscapes_labels import MODE_BITS, MODE_PROBABILITIES, SWITCHES
-from tf_probunet.evaluation import switched_calibration
+from tf_probunet.dataset.cityscapes_labels import (
+    MODE_BITS,
+    MODE_PROBABILITIES,
+    SWITCHES,
+)
+from tf_probunet.evaluation.metrics import switched_calibration
 from tf_probunet.figures import style
 from tf_probunet.figures.results import Results
 

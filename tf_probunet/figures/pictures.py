@@ -10,7 +10,7 @@ from matplotlib import patheffects
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
-from tf_probunet.cityscapes_labels import (
+from tf_probunet.dataset.cityscapes_labels import (
     CLASS_NAMES,
     COLORS,
     IGNORE_COLOR,

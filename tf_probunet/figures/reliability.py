@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from tf_probunet.evaluation.calibration import Reliability
+from tf_probunet.evaluation.metrics.calibration import Reliability
 from tf_probunet.figures import style
 from tf_probunet.figures.results import Results
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.figure import Figure
 
-from tf_probunet.cityscapes_labels import (
+from tf_probunet.dataset.cityscapes_labels import (
     IGNORE_LABEL,
     MODE_PROBABILITIES,
     NUM_MODES,

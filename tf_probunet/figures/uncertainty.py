@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.figure import Figure
 
-from tf_probunet.cityscapes_labels import NUM_CLASSES
-from tf_probunet.evaluation import distances
+from tf_probunet.dataset.cityscapes_labels import NUM_CLASSES
+from tf_probunet.evaluation.metrics import distances
 from tf_probunet.figures import pictures, style
 
 # A pixel is in the band of the share of samples that mark it.

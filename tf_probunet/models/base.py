@@ -9,8 +9,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_probunet import losses, seeds
+from tf_probunet import seeds
 from tf_probunet.config import ModelConfig
+from tf_probunet.models import losses
 from tf_probunet.models.f_comb import FComb
 from tf_probunet.models.weight_average import WeightAverage
 

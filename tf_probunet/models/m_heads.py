@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from tf_probunet import losses
 from tf_probunet.config import ModelConfig
+from tf_probunet.models import losses
 from tf_probunet.models.base import Batch, SegmentationModel
 from tf_probunet.models.blocks import Initializers
 from tf_probunet.models.f_comb import FComb

@@ -9,8 +9,9 @@ from __future__ import annotations
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from tf_probunet import losses, seeds
+from tf_probunet import seeds
 from tf_probunet.config import ModelConfig
+from tf_probunet.models import losses
 from tf_probunet.models.base import Batch, SegmentationModel, grader_maps
 from tf_probunet.models.blocks import Initializers
 from tf_probunet.models.f_comb import FComb

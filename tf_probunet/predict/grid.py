@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tf_probunet.preparation.lidc_crops import resampling_weights
+from tf_probunet.preparation.lidc.crops import resampling_weights
 
 
 @dataclasses.dataclass(frozen=True)

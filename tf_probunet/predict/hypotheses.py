@@ -8,7 +8,7 @@ import numpy as np
 from scipy.cluster import hierarchy
 from scipy.spatial.distance import squareform
 
-from tf_probunet.evaluation import distances
+from tf_probunet.evaluation.metrics import distances
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from tf_probunet.artifacts.saved_model import LoadedModel
+from tf_probunet.imaging.input_image import InputImage
 from tf_probunet.predict.config import CropConfig
-from tf_probunet.predict.input_image import InputImage
-from tf_probunet.saved_model import LoadedModel
 
 _WHAT = {
     "hu": "Hounsfield units",

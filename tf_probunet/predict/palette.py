@@ -6,7 +6,7 @@ import colorsys
 
 import numpy as np
 
-from tf_probunet import cityscapes_labels
+from tf_probunet.dataset import cityscapes_labels
 
 
 def colors(class_names: list[str]) -> np.ndarray:

@@ -6,12 +6,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch, Rectangle
 
+from tf_probunet.artifacts.saved_model import LoadedModel
 from tf_probunet.figures import pictures, style
 from tf_probunet.predict.grid import Region
 from tf_probunet.predict.palette import colors
 from tf_probunet.predict.prediction import Prediction
 from tf_probunet.predict.summary import area_text, presence
-from tf_probunet.saved_model import LoadedModel
 
 _MAX_SHOWN = 8
 _COLUMNS = 4

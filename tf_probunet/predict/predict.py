@@ -9,16 +9,12 @@ import tempfile
 from collections.abc import Sequence
 from typing import Any
 
-from tf_probunet import files, saved_model
-from tf_probunet.predict import (
-    picture,
-    read_nifti,
-    write_dicom_seg,
-    write_nifti,
-    write_png,
-)
+from tf_probunet import files
+from tf_probunet.artifacts import saved_model
+from tf_probunet.imaging import read_nifti
+from tf_probunet.imaging.input_image import InputImage
+from tf_probunet.predict import picture, write_dicom_seg, write_nifti, write_png
 from tf_probunet.predict.config import CropConfig, PredictConfig
-from tf_probunet.predict.input_image import InputImage
 from tf_probunet.predict.prediction import Prediction, model_input, predict_image
 from tf_probunet.predict.read_inputs import read_inputs
 from tf_probunet.predict.summary import summary

@@ -6,11 +6,11 @@ import dataclasses
 
 import numpy as np
 
+from tf_probunet.artifacts.saved_model import LoadedModel
+from tf_probunet.imaging.input_image import InputImage
 from tf_probunet.predict import grid, intensity, sampling
 from tf_probunet.predict.config import CropConfig, PredictConfig
 from tf_probunet.predict.hypotheses import Hypothesis, group
-from tf_probunet.predict.input_image import InputImage
-from tf_probunet.saved_model import LoadedModel
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,9 +8,9 @@ import numpy as np
 import tensorflow as tf
 
 from tf_probunet import seeds
+from tf_probunet.artifacts.saved_model import LoadedModel
 from tf_probunet.predict.grid import resample
 from tf_probunet.predict.tiles import tiles
-from tf_probunet.saved_model import LoadedModel
 
 # The prior sees larger images at a lower resolution, so that its memory is bounded.
 _MAX_PRIOR_PIXELS = 2**21

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from tf_probunet.artifacts.saved_model import LoadedModel
 from tf_probunet.predict.config import PredictConfig
 from tf_probunet.predict.prediction import Prediction
-from tf_probunet.saved_model import LoadedModel
 
 
 def summary(

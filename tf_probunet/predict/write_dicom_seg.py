@@ -9,10 +9,10 @@ import numpy as np
 import pydicom
 
 from tf_probunet import __version__
+from tf_probunet.artifacts.saved_model import LoadedModel
+from tf_probunet.imaging import dicom
 from tf_probunet.predict.prediction import Prediction
 from tf_probunet.predict.summary import area_text, foreground_classes
-from tf_probunet.preparation import lidc_dicom
-from tf_probunet.saved_model import LoadedModel
 
 NAME = "hypotheses.dcm"
 
@@ -60,7 +60,7 @@ def read_source(path: str) -> pydicom.Dataset:
     Raises:
         ValueError: it is damaged, or lacks what a segmentation must repeat.
     """
-    dataset = lidc_dicom.read_dataset(path, path)
+    dataset = dicom.read_dataset(path, path)
     if dataset is None:
         raise ValueError(f"{path}: not a DICOM file, expected a CT slice")
     missing = [name for name in _NEEDED if not dataset.get(name)]

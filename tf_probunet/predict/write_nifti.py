@@ -6,9 +6,9 @@ import pathlib
 
 import numpy as np
 
-from tf_probunet.predict.input_image import Geometry, InputImage
+from tf_probunet.imaging.input_image import Geometry, InputImage
+from tf_probunet.imaging.read_nifti import AXES, nibabel
 from tf_probunet.predict.prediction import Prediction
-from tf_probunet.predict.read_nifti import AXES, nibabel
 
 
 def write_labels(folder: pathlib.Path, prediction: Prediction) -> None:

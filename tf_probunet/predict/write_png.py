@@ -7,9 +7,9 @@ import pathlib
 import numpy as np
 import PIL.Image
 
+from tf_probunet.artifacts.saved_model import LoadedModel
 from tf_probunet.predict.palette import colors
 from tf_probunet.predict.prediction import Prediction
-from tf_probunet.saved_model import LoadedModel
 
 
 def write_labels(

@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import PIL.Image
 
-from tf_probunet import cityscapes_labels, damage, files, records
+from tf_probunet import damage, files
+from tf_probunet.dataset import cityscapes_labels, records
 from tf_probunet.hashing import content_hash
+from tf_probunet.imaging.problem import Problem
 from tf_probunet.preparation import runner
-from tf_probunet.preparation.problem import Problem
 
 HEIGHT, WIDTH = 256, 512
 

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import scipy.ndimage
 
-from tf_probunet import files, records
+from tf_probunet import files
 from tf_probunet.config import PhantomConfig
+from tf_probunet.dataset import records
 from tf_probunet.preparation import runner
 
 NUM_GRADERS = 4

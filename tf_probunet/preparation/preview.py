@@ -12,7 +12,8 @@ import PIL.ImageDraw
 import scipy.ndimage
 import tensorflow as tf
 
-from tf_probunet import files, records
+from tf_probunet import files
+from tf_probunet.dataset import records
 
 # One colour per grader: told apart on grey, also by most colour-blind people.
 COLOURS = np.array(

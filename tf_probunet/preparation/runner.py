@@ -18,10 +18,11 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
-from tf_probunet import files, records
+from tf_probunet import files
+from tf_probunet.dataset import records
 from tf_probunet.hashing import salted_hash
+from tf_probunet.imaging.problem import Problem
 from tf_probunet.preparation import processes
-from tf_probunet.preparation.problem import Problem
 from tf_probunet.progress import Progress
 
 _PARTS = ".parts"

@@ -13,7 +13,8 @@ import PIL.Image
 import PIL.ImageDraw
 import PIL.ImageFilter
 
-from tf_probunet import cityscapes_labels, files
+from tf_probunet import files
+from tf_probunet.dataset import cityscapes_labels
 from tf_probunet.hashing import salted_hash
 
 # Three of the training cities are the ones that the paper keeps for validation.

@@ -9,8 +9,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_probunet import damage, files, models, records
+from tf_probunet import damage, files, models
 from tf_probunet.config import Config, read_config
+from tf_probunet.dataset import records
 from tf_probunet.models.base import SegmentationModel
 from tf_probunet.models.weight_average import WeightAverage
 

@@ -13,8 +13,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_probunet import damage, files, input_pipeline, models, records
+from tf_probunet import damage, files, models
 from tf_probunet.config import Config
+from tf_probunet.dataset import input_pipeline, records
 from tf_probunet.hashing import salted_hash
 from tf_probunet.models.base import Batch, SegmentationModel
 from tf_probunet.models.weight_average import WeightAverage

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tf_probunet import files, input_pipeline, records, seeds
+from tf_probunet import files, seeds
 from tf_probunet.config import Config
-from tf_probunet.evaluation import ged, switched_modes
+from tf_probunet.dataset import input_pipeline, records
+from tf_probunet.evaluation.metrics import ged, switched_modes
 from tf_probunet.figures import sample_grid, style
 from tf_probunet.models.base import Batch, SegmentationModel
 from tf_probunet.training import collapse

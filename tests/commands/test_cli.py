@@ -1,0 +1,221 @@
+"""Tests of the commands in run/: help, exit codes and one-line errors."""
+
+from __future__ import annotations
+
+import ast
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from tf_probunet.dataset import records
+
+_ROOT = pathlib.Path(__file__).resolve().parents[2]
+_RUN = _ROOT / "run"
+_SCRIPTS = sorted(p for p in _RUN.glob("*.py") if not p.name.startswith("_"))
+
+
+def _python(*arguments: object, **variables: str) -> subprocess.CompletedProcess:
+    environment = {k: v for k, v in os.environ.items() if k != "TF_PROBUNET_TRACEBACK"}
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        cwd=_ROOT,
+        env={**environment, **variables},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def _one_line_error(done: subprocess.CompletedProcess) -> str:
+    assert done.returncode == 1, done.stderr
+    assert done.stdout == ""
+    lines = done.stderr.splitlines()
+    assert len(lines) == 1, done.stderr
+    assert lines[0].startswith("error: ")
+    return lines[0]
+
+
+@pytest.mark.parametrize("script", _SCRIPTS, ids=lambda path: path.name)
+def test_help_is_quick_and_shows_the_own_flags_first(script):
+    done = _python("-X", "importtime", script, "--help")
+    assert done.returncode == 0, done.stderr
+    docstring = ast.get_docstring(ast.parse(script.read_text(encoding="utf-8")))
+    lines = done.stdout.splitlines()
+    assert lines[0] == docstring.splitlines()[0]
+    first_section = next(line for line in lines if line.endswith(".py:"))
+    assert first_section == f"{script}:"
+    # What takes its time is not loaded; seconds would depend on the machine's load.
+    loaded = {
+        line.rpartition("|")[2].strip().partition(".")[0]
+        for line in done.stderr.splitlines()
+        if line.startswith("import time:")
+    }
+    assert "absl" in loaded
+    assert not loaded & {"tensorflow", "keras", "tensorflow_probability", "matplotlib"}
+
+
+@pytest.mark.parametrize("script", _SCRIPTS, ids=lambda path: path.name)
+def test_unknown_flag_is_named(script):
+    error = _one_line_error(_python(script, "--no_such_flag=1"))
+    assert "no_such_flag" in error
+
+
+@pytest.mark.parametrize("flag", ["-h", "--helpshort", "--helpfull"])
+def test_other_ways_to_ask_for_help(flag):
+    done = _python(_RUN / "prepare_phantom.py", flag)
+    assert done.returncode == 0
+    assert "--image_size: height and width" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        ([], ["--out_dir is required", "--help"]),
+        (["--out_dir="], ["--out_dir is required"]),
+        (["--out_dir=x", "--image_size=abc"], ["--image_size=abc", "int"]),
+        (["--out_dir=x", "--image_size=8"], ["image_size is 8, expected at least 32"]),
+        (["--out_dir=x", "--seed=-1"], ["seed is -1, expected at least 0"]),
+        (["--out_dir=x", "--num_workers=-1"], ["num_workers", "-1", "non-negative"]),
+        (["--out_dir=x", "more"], ["unexpected argument 'more'"]),
+        (["--flagfile=missing.flags"], ["missing.flags"]),
+    ],
+)
+def test_bad_flags_give_one_line(arguments, words):
+    error = _one_line_error(_python(_RUN / "prepare_phantom.py", *arguments))
+    for word in words:
+        assert word in error
+
+
+def test_flag_file_that_is_no_text_gives_one_line(tmp_path):
+    (tmp_path / "x.flags").write_bytes(b"\xff\xfe\x00--out_dir")
+    _one_line_error(
+        _python(_RUN / "prepare_phantom.py", f"--flagfile={tmp_path / 'x.flags'}")
+    )
+
+
+def test_bad_configuration_of_a_training_run_gives_one_line():
+    arguments = ["--data_dir=x", "--run_dir=y", "--crop_size=30"]
+    error = _one_line_error(_python(_RUN / "train.py", *arguments))
+    assert "crop_size is 30, expected a multiple of 16 for 5 scales" in error
+    error = _one_line_error(_python(_RUN / "train.py", *arguments[:2], "--model=vnet"))
+    assert "vnet" in error and "prob_unet" in error
+
+
+@pytest.mark.parametrize(
+    "script, flags",
+    [
+        ("train.py", ["--data_dir={0}/no", "--run_dir={0}/run"]),
+        ("export.py", ["--run_dir={0}/no", "--out_dir={0}/out"]),
+    ],
+)
+def test_missing_directories_are_named(tmp_path, script, flags):
+    done = _python(_RUN / script, *[flag.format(tmp_path) for flag in flags])
+    assert str(tmp_path / "no") in _one_line_error(done)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_phantom_is_prepared_quietly(tmp_path):
+    flags = ["--image_size=32", "--num_train=5", "--num_val=3", "--num_test=2"]
+    done = _python(_RUN / "prepare_phantom.py", *flags, f"--out_dir={tmp_path}")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[:4] == [
+        "data set phantom",
+        "  train: 5 images of 5 groups",
+        "  val: 3 images of 3 groups",
+        "  test: 2 images of 2 groups",
+    ]
+    # Nothing but the progress: TensorFlow is quiet.
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("preparing: 3/3")
+    assert records.read_info(tmp_path).spec.preparation["num_train"] == 5
+
+
+def _command(tmp_path: pathlib.Path, body: str, **variables: str):
+    """Runs a command whose main does `body`."""
+    script = tmp_path / "command.py"
+    script.write_text(
+        '"""Does a thing."""\n'
+        "import dataclasses, _cli\n"
+        "@dataclasses.dataclass(frozen=True)\n"
+        "class Settings:\n"
+        "    size: 'int' = 3\n"
+        "    rate: 'float | None' = None\n"
+        "    name: 'str' = dataclasses.field(\n"
+        "        default='a', metadata={'choices': ('a', 'b'), 'flag': 'called'})\n"
+        "    loud: 'bool' = False\n"
+        "    fixed: 'int' = 0\n"
+        "_cli.define_config_flags(Settings, skip=['fixed'])\n"
+        f"def main():\n    {body}\n"
+        "_cli.start(main)\n"
+    )
+    return _python(
+        script,
+        "--size=5",
+        "--rate=0.5",
+        "--called=b",
+        "--loud",
+        PYTHONPATH=str(_RUN),
+        **variables,
+    )
+
+
+def test_configuration_comes_from_the_flags(tmp_path):
+    body = "print(_cli.config_from_flags(Settings, fixed=7))"
+    done = _command(tmp_path, body)
+    assert done.returncode == 0, done.stderr
+    expected = "Settings(size=5, rate=0.5, name='b', loud=True, fixed=7)\n"
+    assert done.stdout == expected
+
+
+@pytest.mark.parametrize(
+    "body, code, stderr",
+    [
+        ("pass", 0, ""),
+        ("return 3", 3, ""),
+        ("raise ValueError('two\\n  lines')", 1, "error: two lines\n"),
+        ("raise FileNotFoundError('x: none')", 1, "error: x: none\n"),
+        ("raise ValueError", 1, "error: ValueError\n"),
+        ("raise OSError(28, 'No space', 'a.txt')", 1, "error: a.txt: No space\n"),
+        ("raise KeyboardInterrupt", 130, "\ninterrupted\n"),
+    ],
+)
+def test_exit_codes(tmp_path, body, code, stderr):
+    done = _command(tmp_path, body)
+    assert (done.returncode, done.stderr) == (code, stderr)
+
+
+def _raise_from_tensorflow(message: str) -> str:
+    return (
+        "import tensorflow as tf; raise tf.errors.ResourceExhaustedError("
+        f"None, None, {message!r})"
+    )
+
+
+def test_full_disk_under_tensorflow_gives_one_line(tmp_path):
+    message = (
+        "{{function_node f}} run/ckpt-2.index; No space left on device [Op:SaveV2]"
+    )
+    error = _one_line_error(_command(tmp_path, _raise_from_tensorflow(message)))
+    assert error == "error: run/ckpt-2.index; No space left on device"
+
+
+def test_other_errors_of_tensorflow_show_where_they_are(tmp_path):
+    done = _command(tmp_path, _raise_from_tensorflow("OOM when allocating [9, 9]"))
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr and "OOM when allocating" in done.stderr
+
+
+def test_own_bugs_show_where_they_are(tmp_path):
+    done = _command(tmp_path, "assert False, 'a bug'")
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr and "a bug" in done.stderr
+
+
+def test_traceback_of_a_users_error_can_be_asked_for(tmp_path):
+    done = _command(tmp_path, "raise ValueError('x')", TF_PROBUNET_TRACEBACK="1")
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr

@@ -1,0 +1,225 @@
+"""Each signature against the model, in numbers, and what they refuse."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers import run_dirs
+
+from tf_probunet import seeds
+from tf_probunet.export.signatures import Signatures, image_seeds, segmentations
+
+IMAGE = run_dirs.images(2, 8, 6, 1)
+LABELS = np.random.default_rng(1).integers(0, 2, (2, 8, 6), np.int32)
+Z = np.random.default_rng(2).normal(size=(2, 3, 2)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return run_dirs.tiny_model()
+
+
+@pytest.fixture(scope="module")
+def functions(model):
+    return Signatures(model).functions()
+
+
+def _per_image(*numbers):
+    return tf.stack([seeds.fold_in(seeds.root(n), 0) for n in numbers])
+
+
+def test_sample_is_the_models_sample(model, functions):
+    logits = model.sample(IMAGE, 5, _per_image(4, 9)).numpy()
+    outputs = functions["sample"](IMAGE, 5, [4, 9])
+    exponents = np.exp(logits.astype(np.float64))
+    expected = exponents / exponents.sum(-1, keepdims=True)
+    np.testing.assert_allclose(outputs["probabilities"], expected, atol=1e-5)
+    np.testing.assert_array_equal(outputs["labels"], logits.argmax(-1))
+    assert np.ptp(logits.argmax(-1), axis=1).any(), "the samples are all alike"
+
+
+def test_prior_and_posterior_are_the_models(model, functions):
+    for outputs, expected in (
+        (functions["prior"](IMAGE), model.prior(IMAGE)),
+        (
+            functions["posterior"](image=IMAGE, labels=LABELS),
+            model.posterior(image=IMAGE, labels=LABELS),
+        ),
+    ):
+        np.testing.assert_allclose(outputs["mean"], expected.mean(), atol=1e-5)
+        np.testing.assert_allclose(outputs["stddev"], expected.stddev(), rtol=1e-4)
+
+
+def test_decode_runs_f_comb_on_given_latents(model, functions):
+    logits = model.f_comb(model.unet(IMAGE), Z)
+    outputs = functions["decode"](IMAGE, Z)
+    np.testing.assert_allclose(
+        outputs["probabilities"], tf.nn.softmax(logits), atol=1e-5
+    )
+    np.testing.assert_array_equal(outputs["labels"], tf.argmax(logits, -1))
+
+
+def test_features_are_the_unets_where_latents_enter_at_the_end(model, functions):
+    features = functions["features"](IMAGE)["features"]
+    np.testing.assert_allclose(features, model.unet(IMAGE), atol=1e-5)
+    early = run_dirs.tiny_model(injection="start")
+    assert "features" not in Signatures(early).functions()
+
+
+def test_samples_are_decoded_latents_of_the_prior(functions):
+    prior = functions["prior"](IMAGE)
+    noise = seeds.normal(_per_image(4, 9), [3, 2])
+    z = prior["mean"][:, None] + prior["stddev"][:, None] * noise
+    decoded = functions["decode"](IMAGE, z)["probabilities"]
+    sampled = functions["sample"](IMAGE, 3, [4, 9])["probabilities"]
+    np.testing.assert_allclose(decoded, sampled, atol=1e-5)
+
+
+def test_mean_and_entropy_are_those_of_the_same_samples(functions):
+    samples = functions["sample"](IMAGE, 6, 3)["probabilities"].numpy()
+    outputs = functions["mean"](IMAGE, 6, 3)
+    mean = samples.mean(1)
+    np.testing.assert_allclose(outputs["mean"], mean, atol=1e-5)
+    entropy = -(mean * np.log(mean)).sum(-1)
+    np.testing.assert_allclose(outputs["entropy"], entropy, atol=1e-5)
+
+
+def test_labels_of_mean_are_the_segmentation_at_the_priors_mean(functions):
+    z = functions["prior"](IMAGE)["mean"][:, None]
+    expected = functions["decode"](IMAGE, z)["labels"][:, 0]
+    for seed in (0, 1):
+        labels = functions["mean"](IMAGE, 2, seed)["labels"]
+        np.testing.assert_array_equal(labels, expected)
+
+
+def test_log_likelihood_is_the_models(model, functions):
+    outputs = functions["log_likelihood"](IMAGE, LABELS, 7, [4, 9])
+    expected = model.log_likelihood(
+        image=IMAGE, labels=LABELS, num_samples=7, seed=_per_image(4, 9)
+    )
+    np.testing.assert_allclose(outputs["log_likelihood"], expected, rtol=1e-5)
+    assert np.all(outputs["log_likelihood"].numpy() < 0)
+
+
+def test_a_seed_per_image_makes_samples_independent_of_the_batch(functions):
+    together = functions["sample"](IMAGE, 3, [4, 9])["probabilities"]
+    for i, seed in enumerate((4, 9)):
+        alone = functions["sample"](IMAGE[i : i + 1], 3, seed)["probabilities"]
+        np.testing.assert_allclose(together[i], alone[0], atol=1e-5)
+
+
+def test_more_samples_begin_with_those_of_fewer(functions):
+    many = functions["sample"](IMAGE, 7, 4)["probabilities"]
+    few = functions["sample"](IMAGE, 3, 4)["probabilities"]
+    np.testing.assert_allclose(many[:, :3], few, atol=1e-5)
+
+
+def test_one_seed_gives_equal_images_different_samples(functions):
+    twice = np.concatenate([IMAGE[:1], IMAGE[:1]])
+    samples = functions["sample"](twice, 3, 4)["probabilities"].numpy()
+    assert np.abs(samples[0] - samples[1]).max() > 1e-3
+
+
+def test_seeds_are_all_different():
+    traced = tf.function(image_seeds)
+    numbers = tf.concat([traced(tf.constant(n), 50) for n in range(-2, 3)], 0)
+    assert len(np.unique(numbers.numpy(), axis=0)) == 250
+
+
+@pytest.mark.parametrize("shape", [(1, 2, 2, 1), (5, 4, 12, 1), (3, 16, 2, 1)])
+def test_any_batch_and_any_even_size(model, functions, shape):
+    image = run_dirs.images(*shape)
+    per_image = list(range(shape[0]))
+    outputs = functions["sample"](image, 2, per_image)
+    expected = tf.nn.softmax(model.sample(image, 2, _per_image(*per_image)))
+    assert outputs["labels"].shape == (shape[0], 2, *shape[1:3])
+    np.testing.assert_allclose(outputs["probabilities"], expected, atol=1e-5)
+
+
+def test_two_classes_are_a_sigmoid_and_ties_go_to_the_first():
+    logits = np.array([[0.0, 0.0], [200.0, -200.0], [-3.0, 1.5]], np.float32)
+    outputs = segmentations(tf.constant(logits))
+    np.testing.assert_array_equal(outputs["labels"], logits.argmax(-1))
+    np.testing.assert_allclose(
+        outputs["probabilities"], tf.nn.softmax(logits), atol=1e-6
+    )
+
+
+NAN_IMAGE = np.where(IMAGE == IMAGE.max(), np.nan, IMAGE)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "message"),
+    [
+        ("sample", (run_dirs.images(1, 7, 4, 1), 1), "image is 7 x 4, expected a"),
+        (
+            "sample",
+            (run_dirs.images(1, 7, 4, 1), 1),
+            "multiples of 2; the nearest",
+        ),
+        ("sample", (run_dirs.images(1, 7, 4, 1), 1), "are 6 x 4 and 8 x 4]"),
+        ("sample", (run_dirs.images(1, 4, 1, 1), 1), "are 4 x 2 and 4 x 2]"),
+        ("prior", (run_dirs.images(1, 0, 4, 1),), "image is 0 x 4"),
+        ("prior", (IMAGE[:0],), "there is no image in the batch"),
+        ("mean", (NAN_IMAGE,), "image has values that are not finite"),
+        ("decode", (IMAGE * np.inf, Z), "image has values that are not finite"),
+        ("sample", (IMAGE, 0), "num_samples is 0, expected at least 1"),
+        ("mean", (IMAGE, -1), "num_samples is -1"),
+        ("log_likelihood", (IMAGE, LABELS, 0), "num_samples is 0"),
+        ("sample", (IMAGE, 2, [1, 2, 3]), "3 seeds for 2 images"),
+        ("posterior", (IMAGE, LABELS[:, :, :4]), "shape [2 8 4], expected [2 8 6]"),
+        ("posterior", (IMAGE, LABELS + 1), "labels have values other than 0 to 1"),
+        ("log_likelihood", (IMAGE, LABELS - 1), "labels have values other than 0"),
+        ("decode", (IMAGE, Z[:1]), "z has the shape [1 3 2] for 2 images"),
+        ("decode", (IMAGE, Z[:, :0]), "z has the shape [2 0 2] for 2 images"),
+        ("decode", (IMAGE, Z * np.nan), "z has values that are not finite"),
+    ],
+)
+def test_bad_inputs_are_named(functions, name, arguments, message):
+    with pytest.raises(tf.errors.InvalidArgumentError) as error:
+        functions[name](*arguments)
+    assert message in str(error.value)
+
+
+def test_ignored_labels_are_labels():
+    model = run_dirs.tiny_model(num_classes=3, ignore_label=255)
+    functions = Signatures(model).functions()
+    labels = np.where(LABELS == 1, 255, LABELS)
+    outputs = functions["posterior"](IMAGE, labels)
+    expected = model.posterior(image=IMAGE, labels=labels).mean()
+    np.testing.assert_allclose(outputs["mean"], expected, atol=1e-5)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="than 0 to 2 or 255"):
+        functions["posterior"](IMAGE, labels + 3)
+    # More than two classes take the general path to labels and probabilities.
+    logits = model.f_comb(model.unet(IMAGE), Z)
+    decoded = functions["decode"](IMAGE, Z)
+    np.testing.assert_allclose(
+        decoded["probabilities"], tf.nn.softmax(logits), atol=1e-5
+    )
+    np.testing.assert_array_equal(decoded["labels"], tf.argmax(logits, -1))
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"name": "unet"}, 1),
+        ({"name": "m_heads", "num_heads": 3}, 3),
+        ({"name": "m_heads", "num_heads": 20}, 16),
+    ],
+)
+def test_models_without_latents_sample_and_average_only(settings, expected):
+    signatures = Signatures(run_dirs.tiny_model(**settings))
+    functions = signatures.functions()
+    assert sorted(functions) == ["mean", "sample"]
+    assert signatures.default_samples == expected
+    samples = functions["sample"](IMAGE)
+    assert samples["labels"].shape == (2, expected, 8, 6)
+    outputs = functions["mean"](IMAGE)
+    mean = samples["probabilities"].numpy().mean(1)
+    np.testing.assert_allclose(outputs["mean"], mean, atol=1e-5)
+    np.testing.assert_array_equal(outputs["labels"], mean.argmax(-1))
+
+
+def test_more_samples_than_heads_are_refused():
+    functions = Signatures(run_dirs.tiny_model(name="m_heads", num_heads=3)).functions()
+    with pytest.raises(tf.errors.InvalidArgumentError, match="at most 3"):
+        functions["sample"](IMAGE, 4)

@@ -1,0 +1,157 @@
+"""The terms of the objectives against closed forms and hand-worked numbers."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_probability as tfp
+from scipy import stats
+
+from tf_probunet.models import losses
+
+tfd = tfp.distributions
+
+
+def _gaussian(mean, stddev):
+    return tfd.MultivariateNormalDiag(
+        tf.constant(mean, tf.float32), tf.constant(stddev, tf.float32)
+    )
+
+
+def _closed_form_kl(m0, s0, m1, s1):
+    """KL(N(m0, s0^2) || N(m1, s1^2)) of each dimension."""
+    m0, s0, m1, s1 = map(np.asarray, (m0, s0, m1, s1))
+    return np.log(s1 / s0) + (s0**2 + (m0 - m1) ** 2) / (2 * s1**2) - 0.5
+
+
+Q = ([[0.3, -1.0]], [[0.5, 2.0]])
+P = ([[-0.2, 0.4]], [[1.5, 0.7]])
+
+
+def test_cross_entropy_is_minus_log_softmax_summed_over_pixels():
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(2, 3, 4, 5)).astype(np.float32)
+    labels = rng.integers(0, 5, size=(2, 3, 4))
+    log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    picked = np.take_along_axis(log_probs, labels[..., None], -1)[..., 0]
+    result = losses.cross_entropy(logits=logits, labels=tf.constant(labels, tf.int32))
+    np.testing.assert_allclose(result, -picked.sum((1, 2)), rtol=1e-5)
+
+
+def test_ignored_pixels_do_not_count_whatever_is_predicted_there():
+    logits = np.zeros((1, 2, 2, 2), np.float32)
+    labels = tf.constant([[[0, 255], [1, 255]]])
+    result = losses.cross_entropy(logits=logits, labels=labels, ignore_label=255)
+    np.testing.assert_allclose(result, [2 * np.log(2)], rtol=1e-6)
+    logits[0, :, 1] = [100.0, -100.0]
+    changed = losses.cross_entropy(logits=logits, labels=labels, ignore_label=255)
+    np.testing.assert_allclose(changed, result)
+
+
+def test_cross_entropy_has_no_gradient_at_ignored_pixels():
+    logits = tf.zeros([1, 1, 2, 2])
+    with tf.GradientTape() as tape:
+        tape.watch(logits)
+        loss = losses.cross_entropy(
+            logits=logits, labels=tf.constant([[[1, 255]]]), ignore_label=255
+        )
+    gradient = tape.gradient(loss, logits).numpy()
+    np.testing.assert_allclose(gradient[0, 0], [[0.5, -0.5], [0.0, 0.0]])
+
+
+def test_kl_is_the_closed_form_of_posterior_against_prior():
+    posterior, prior = _gaussian(*Q), _gaussian(*P)
+    expected = _closed_form_kl(*Q, *P)
+    np.testing.assert_allclose(
+        losses.kl_per_dimension(posterior, prior), expected, rtol=1e-5
+    )
+    swapped = losses.kl_per_dimension(prior, posterior)
+    assert np.abs(np.asarray(swapped) - expected).min() > 0.1
+
+
+def test_kl_is_what_monte_carlo_gives():
+    rng = np.random.default_rng(1)
+    z = rng.normal(Q[0], Q[1], size=(200_000, 2))
+    draws = stats.norm.logpdf(z, *Q) - stats.norm.logpdf(z, *P)
+    total = draws.sum(-1)
+    error = total.std() / np.sqrt(len(total))
+    kl = tfd.kl_divergence(_gaussian(*Q), _gaussian(*P)).numpy()[0]
+    assert abs(kl - total.mean()) < 5 * error
+
+
+def test_negative_elbo_on_hand_made_distributions():
+    terms = losses.negative_elbo(
+        nats=tf.constant([10.0, 30.0]),
+        posterior=_gaussian([[1.0], [0.0]], [[1.0], [2.0]]),
+        prior=_gaussian([[0.0], [0.0]], [[1.0], [1.0]]),
+        beta=3.0,
+    )
+    # KL of N(1, 1) is 1/2, of N(0, 4) is 2 - 1/2 - log 2.
+    kl = (0.5 + 1.5 - np.log(2)) / 2
+    np.testing.assert_allclose(terms["kl"], kl, rtol=1e-6)
+    np.testing.assert_allclose(terms["cross_entropy"], 20.0)
+    np.testing.assert_allclose(terms["loss"], 20.0 + 3.0 * kl, rtol=1e-6)
+
+
+def test_best_head_weighs_the_best_by_one_minus_epsilon():
+    nats = tf.constant([[4.0, 1.0, 7.0], [2.0, 8.0, 5.0]])
+    # Weights .9 for the best, .05 for each of the two others.
+    expected = [0.9 * 1 + 0.05 * (4 + 7), 0.9 * 2 + 0.05 * (8 + 5)]
+    np.testing.assert_allclose(losses.best_head(nats, 0.1), expected, rtol=1e-6)
+
+
+def test_one_head_has_all_the_weight():
+    np.testing.assert_allclose(losses.best_head(tf.constant([[3.0]]), 0.05), [3.0])
+
+
+def test_a_tie_has_one_best_head():
+    result = losses.best_head(tf.constant([[2.0, 2.0]]), 0.1)
+    np.testing.assert_allclose(result, [2.0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("spread", [1.0, 1.6])
+def test_importance_sampling_finds_the_evidence_of_a_conjugate_model(spread):
+    # z ~ N(0, 1), y | z ~ N(z, 0.5^2): y ~ N(0, 1.25), z | y is Gaussian.
+    y, noise = 0.8, 0.5
+    variance = 1 / (1 + 1 / noise**2)
+    mean, stddev = variance * y / noise**2, spread * np.sqrt(variance)
+    z = np.random.default_rng(2).normal(mean, stddev, size=(1, 50_000))
+    estimate = losses.importance_log_likelihood(
+        log_p_y=tf.constant(stats.norm.logpdf(y, z, noise)),
+        log_p_z=tf.constant(stats.norm.logpdf(z)),
+        log_q_z=tf.constant(stats.norm.logpdf(z, mean, stddev)),
+    )
+    expected = stats.norm.logpdf(y, 0, np.sqrt(1.25))
+    # With the exact posterior every weight is the evidence.
+    tolerance = 1e-9 if spread == 1.0 else 0.02
+    np.testing.assert_allclose(estimate, [expected], atol=tolerance)
+
+
+def test_free_bits_by_hand():
+    """Means 1 and 3 against a standard normal: KL 0.5 and 4.5, in two dimensions."""
+    posterior = tfd.MultivariateNormalDiag([[1.0, 0.2], [3.0, 0.0]], [[1.0, 1.0]] * 2)
+    prior = tfd.MultivariateNormalDiag([[0.0, 0.0]] * 2, [[1.0, 1.0]] * 2)
+    nats = tf.constant([3.0, 5.0])
+    # Dimension 0: (0.5 + 4.5) / 2 = 2.5 nats; dimension 1: (0.02 + 0) / 2 = 0.01 nats.
+    for free_bits, cost in [(0.0, 2.51), (0.5, 3.0), (4.0, 8.0)]:
+        terms = losses.negative_elbo(
+            nats=nats, posterior=posterior, prior=prior, beta=2.0, free_bits=free_bits
+        )
+        assert float(terms["loss"]) == pytest.approx(4.0 + 2.0 * cost, rel=1e-5)
+        assert float(terms["kl"]) == pytest.approx(2.51, rel=1e-5)  # As it is.
+        assert float(terms["kl_0"]) == pytest.approx(2.5, rel=1e-5)
+        assert float(terms["kl_1"]) == pytest.approx(0.01, rel=1e-4)
+
+
+def test_free_bits_leave_nothing_to_gain_below_them():
+    mean = tf.Variable([[1.0, 0.2]])
+    prior = tfd.MultivariateNormalDiag([[0.0, 0.0]], [[1.0, 1.0]])
+    with tf.GradientTape() as tape:
+        loss = losses.negative_elbo(
+            nats=tf.constant([0.0]),
+            posterior=tfd.MultivariateNormalDiag(mean, [[1.0, 1.0]]),
+            prior=prior,
+            beta=1.0,
+            free_bits=0.1,
+        )["loss"]
+    # KL 0.5 is above, and its slope is the mean; KL 0.02 is below.
+    np.testing.assert_allclose(tape.gradient(loss, mean), [[1.0, 0.0]], atol=1e-6)

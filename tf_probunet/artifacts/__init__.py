@@ -1,0 +1,1 @@
+"""What a finished model and its scores look like on disk."""

@@ -1,0 +1,1 @@
+"""What each command does; `run/*.py` and `tf_probunet` are doors to them."""

@@ -1,0 +1,181 @@
+"""The models and ablations that are compared: how they are scored and timed."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import pathlib
+import time
+from collections.abc import Sequence
+
+from tf_probunet import files
+from tf_probunet.commands.pieces import Pieces
+from tf_probunet.evaluation import compare
+
+
+@dataclasses.dataclass(frozen=True)
+class Compared:
+    """A row of the table: how it is called, and its flags beside those of all."""
+
+    key: str
+    title: str
+    flags: tuple[str, ...]
+    is_ensemble: bool = False
+
+
+MODELS = (
+    Compared("prob_unet", "Probabilistic U-Net", ("--model=prob_unet",)),
+    Compared("unet", "U-Net Ensemble", ("--model=unet",), is_ensemble=True),
+    Compared("dropout_unet", "Dropout U-Net", ("--model=dropout_unet",)),
+    *(
+        Compared(
+            f"m_heads_{number}",
+            f"M-Heads, {number} heads",
+            ("--model=m_heads", f"--num_heads={number}"),
+        )
+        for number in (4, 8, 16)
+    ),
+    Compared("image2image_vae", "Image2Image VAE", ("--model=image2image_vae",)),
+    Compared("fixed_prior", "ablation: fixed prior", ("--fixed_prior",)),
+    Compared(
+        "blind_posterior",
+        "ablation: fixed prior, posterior without image",
+        ("--fixed_prior", "--noposterior_sees_image"),
+    ),
+    Compared(
+        "early_injection", "ablation: latents at the start", ("--injection=start",)
+    ),
+)
+
+
+def chosen(keys: Sequence[str]) -> list[Compared]:
+    """Returns the models of these keys and the first, which is always there.
+
+    Args:
+        keys: some of the models' keys; none for all models.
+
+    Raises:
+        ValueError: there is no such model.
+    """
+    known = [model.key for model in MODELS]
+    for key in keys:
+        if key not in known:
+            raise ValueError(f"models has {key!r}, expected of {', '.join(known)}")
+    return [m for m in MODELS if not keys or m.key in (*keys, known[0])]
+
+
+def phantom(pieces: Pieces, settings: dict[str, object]) -> pathlib.Path:
+    """Prepares the phantom images; phantom.flags was tuned on other seeds."""
+    path = pieces.path / "phantom"
+    counts = [f"--{n}={settings[n]}" for n in ("num_train", "num_val", "num_test")]
+    words = ["prepare_phantom.py", f"--out_dir={path}", *counts, "--seed=1"]
+    pieces.run("prepare", *words)
+    return path
+
+
+def train(
+    pieces: Pieces,
+    models: Sequence[Compared],
+    words: Sequence[str],
+    steps: int,
+    member_steps: Sequence[int],
+) -> dict[str, float]:
+    """Trains models side by side, and each member of the ensemble as one of them.
+
+    Args:
+        pieces: of the comparison.
+        models: which.
+        words: flags of all models.
+        steps: of each model but the ensemble.
+        member_steps: of each member of the ensemble.
+
+    Returns:
+        The seconds that each took, by its key; for the ensemble, of all members.
+    """
+    keys, tasks = [], []
+    for model in models:
+        of_each = member_steps if model.is_ensemble else [steps]
+        for seed, count in enumerate(of_each):
+            name = f"{model.key}_{seed:02d}" if model.is_ensemble else model.key
+            own = [f"--run_dir={pieces.path / name}", f"--seed={seed}", *model.flags]
+            # Validated once, at the end: the last checkpoint is the one that counts.
+            own += [f"--steps={count}", f"--validate_every={count}"]
+            # The model's own flags come last: they win over those of the flag file.
+            run = functools.partial(pieces.run, f"train_{name}", "train.py")
+            tasks.append(functools.partial(run, *words, *own))
+            keys.append(model.key)
+    seconds = dict.fromkeys(keys, 0.0)
+    for key, taken in zip(keys, pieces.side_by_side(tasks)):
+        seconds[key] += taken
+    return seconds
+
+
+def trained(pieces: Pieces, model: Compared) -> str:
+    """Returns the flag that tells `run/export.py` where a trained model is."""
+    path = pieces.path / model.key
+    return f"--members={path}_[0-9][0-9]" if model.is_ensemble else f"--run_dir={path}"
+
+
+def score(
+    pieces: Pieces,
+    model: Compared,
+    command: Sequence[str],
+    many_samples: int | None = None,
+) -> compare.Results | None:
+    """Scores a model with up to 16 samples, or with exactly `many_samples`.
+
+    Args:
+        pieces: of the comparison.
+        model: with its SavedModel among them.
+        command: of the evaluation, without number of samples and result.
+        many_samples: 0 for nothing to do.
+
+    Returns:
+        None where there is nothing to do, or the model has not so many samples.
+    """
+    kind = "" if many_samples is None else "_many"
+    if many_samples is not None:
+        metadata = _metadata(saved_model(pieces, model))
+        if not many_samples or (metadata["max_samples"] or many_samples) < many_samples:
+            return None
+        command = [*command, f"--num_samples={many_samples}", "--validation_split="]
+    path = pieces.path / f"{model.key}{kind}_results"
+    target = [f"--out_dir={path}", "--overwrite"]
+    pieces.run(f"evaluate{kind}_{model.key}", *command, *target)
+    return compare.read(path, model.title)
+
+
+def saved_model(pieces: Pieces, model: Compared) -> pathlib.Path:
+    """Returns where a model is exported to."""
+    return pieces.path / f"{model.key}_saved_model"
+
+
+def time_samples(pieces: Pieces, model: Compared, size: int) -> tuple[float, int]:
+    """Times 16 samples of one image, or as many as there are; the best run counts.
+
+    Returns:
+        Seconds and number of samples, of now or of an earlier run.
+    """
+    path = saved_model(pieces, model)
+    times = pieces.remember(f"time_{model.key}", lambda: _time_samples(path, size, 20))
+    return times["seconds"], times["samples"]
+
+
+def _time_samples(path: pathlib.Path, size: int, repeats: int) -> dict:
+    import tensorflow as tf
+
+    metadata = _metadata(path)
+    config = files.read_json(path / "assets" / "config.json", "configuration")
+    count = min(16, metadata["max_samples"] or 16)
+    model = tf.saved_model.load(str(path))
+    image = tf.zeros([1, size, size, config["model"]["image_channels"]])
+    seconds = []
+    for _ in range(repeats + 2):  # The first calls make the graph ready.
+        start = time.perf_counter()
+        model.sample(image, count, 0)["labels"].numpy()
+        seconds.append(time.perf_counter() - start)
+    return {"seconds": min(seconds[2:]), "samples": count}
+
+
+def _metadata(path: pathlib.Path) -> dict:
+    return files.read_json(path / "assets" / "metadata.json", "metadata")

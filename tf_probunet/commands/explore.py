@@ -1,0 +1,55 @@
+"""Writes a page in which the latent space of one image can be walked, offline.
+
+    python run/explore.py --input=slice.png --out=explorer.html
+    python run/explore.py --saved_model=runs/saved_model --data_dir=runs/phantom \
+        --split=test --key=test-00003 --out=explorer.html
+
+Without --saved_model it is the model that comes with the repository, for crops of chest
+CT around a lesion. An image of your own, with --input, is read as by run/predict.py.
+See docs/explorer.md.
+"""
+
+import pathlib
+
+from absl import flags
+
+from tf_probunet.commands import cli
+from tf_probunet.predict.config import SHIPPED_MODEL, CropConfig, model_path
+
+flags.DEFINE_string(
+    "saved_model",
+    None,
+    f"a SavedModel of run/export.py (prob_unet); by default {SHIPPED_MODEL}",
+)
+flags.DEFINE_string("data_dir", None, "a prepared data set; or else --input")
+flags.DEFINE_string("split", "test", "of the data set")
+flags.DEFINE_string("key", None, "of the image in the split; the first if not given")
+flags.DEFINE_string("input", None, "an image of your own")
+flags.DEFINE_string("out", "explorer.html", "the page to write")
+flags.DEFINE_integer("num_samples", 16, "samples on the page", lower_bound=1)
+flags.DEFINE_integer("seed", 0, "of the samples")
+cli.define_config_flags(CropConfig)
+
+
+def main() -> None:
+    values = cli.FLAGS
+    crop = cli.config_from_flags(CropConfig)
+    root = pathlib.Path(__file__).resolve().parents[1]
+    model = model_path(values.saved_model, root)
+    from tf_probunet.explorer.explore import explore
+
+    shown = explore(
+        model_path=model,
+        out=values.out,
+        data_dir=values.data_dir,
+        split=values.split,
+        key=values.key,
+        input_path=values.input,
+        crop=crop,
+        num_samples=values.num_samples,
+        seed=values.seed,
+    )
+    for note in shown.notes:
+        print(f"note: {note}")
+    size = pathlib.Path(values.out).stat().st_size
+    print(f"page: {values.out} ({size / 2**20:.1f} MB)")

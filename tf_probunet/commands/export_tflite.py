@@ -1,0 +1,33 @@
+"""Exports the sampling path of a model with latents as a TensorFlow Lite file.
+
+python run/export_tflite.py --run_dir=runs/phantom_prob_unet --out_file=model.tflite
+"""
+
+from absl import flags
+
+from tf_probunet.commands import cli
+
+flags.DEFINE_string("run_dir", None, "a run of run/train.py")
+flags.DEFINE_string("out_file", None, "where to write the .tflite file")
+flags.DEFINE_integer(
+    "image_size", 0, "height and width of the images; 0 for the evaluation's"
+)
+flags.DEFINE_enum("checkpoint", "best", ["best", "last"], "which checkpoint")
+flags.DEFINE_bool("float16", False, "store the weights in 16 bits, at half the size")
+flags.DEFINE_bool("overwrite", False, "replace the file if it exists")
+REQUIRED = ["run_dir", "out_file"]
+
+
+def main() -> None:
+    from tf_probunet.export import tflite
+
+    flags_ = cli.FLAGS
+    path = tflite.export_tflite(
+        flags_.run_dir,
+        flags_.out_file,
+        image_size=flags_.image_size,
+        checkpoint=flags_.checkpoint,
+        float16=flags_.float16,
+        overwrite=flags_.overwrite,
+    )
+    print(f"TensorFlow Lite: {path}, {path.stat().st_size / 2**20:.2f} MiB")

@@ -1,0 +1,57 @@
+"""Segments your own images: DICOM, NIfTI, PNG, TIFF or NumPy in, hypotheses out.
+
+    python run/predict.py --input=slice.png --out_dir=runs/prediction
+    python run/predict.py --input=scan/ --slice=40 --center=210,300 --out_dir=runs/out
+
+Without --saved_model it is the model that comes with the repository, for crops of chest
+CT around a lesion. --input can be given several times. See docs/predict.md.
+"""
+
+import pathlib
+
+from absl import flags
+
+from tf_probunet.commands import cli
+from tf_probunet.predict.config import (
+    SHIPPED_MODEL,
+    CropConfig,
+    PredictConfig,
+    model_path,
+)
+
+flags.DEFINE_string(
+    "saved_model", None, f"a SavedModel of run/export.py; by default {SHIPPED_MODEL}"
+)
+flags.DEFINE_multi_string("input", None, "a file, a DICOM series, a folder of pictures")
+flags.DEFINE_string("out_dir", None, "gets a directory for each image")
+cli.define_config_flags(PredictConfig)
+cli.define_config_flags(CropConfig)
+REQUIRED = ["input", "out_dir"]
+
+
+def main() -> None:
+    crop = cli.config_from_flags(CropConfig)
+    config = cli.config_from_flags(PredictConfig)
+    root = pathlib.Path(__file__).resolve().parents[1]
+    path = model_path(cli.FLAGS.saved_model, root)
+    from tf_probunet.predict.predict import predict
+
+    result = predict(
+        model_path=path,
+        inputs=cli.FLAGS.input,
+        out_dir=cli.FLAGS.out_dir,
+        crop=crop,
+        config=config,
+    )
+    for image in result["images"]:
+        shares = ", ".join(f"{share:.0%}" for share in image["shares"])
+        line = f"{image['image']}: {image['distinct_hypotheses']} hypotheses ({shares})"
+        if image["presence_probability"] is not None:
+            present = f"{image['presence_probability']:.0%}"
+            line += f", something is marked in {present} of the samples"
+        print(line)
+    for note in sorted({n for image in result["images"] for n in image["notes"]}):
+        print(f"note: {note}")
+    for note in result["notes"]:
+        print(f"note: {note}")
+    print(f"results: {cli.FLAGS.out_dir}")

@@ -1,0 +1,48 @@
+"""Turns LIDC-IDRI into records: lesion-centred images with four masks each.
+
+    python run/prepare_lidc.py --dicom_dir=LIDC-IDRI --out_dir=runs/lidc
+    python run/prepare_lidc.py --format=png_slices --input_dir=... --out_dir=runs/lidc
+
+See docs/data.md for the four formats and the recipe.
+"""
+
+from absl import flags
+
+from tf_probunet.commands import cli
+
+flags.DEFINE_string("dicom_dir", None, "the original download; any folder layout")
+flags.DEFINE_string("input_dir", None, "the input of another --format (a file: pickle)")
+flags.DEFINE_enum(
+    "format", "dicom", ["dicom", "png_slices", "crops", "pickle"], "what the input is"
+)
+flags.DEFINE_string("out_dir", None, "where to write the data set")
+flags.DEFINE_string("split_file", None, "JSON: which patient is in which split")
+flags.DEFINE_bool("strict", False, "stop at the first problem of the data")
+flags.DEFINE_integer("num_workers", 0, "processes; 0 for one per core", lower_bound=0)
+flags.DEFINE_bool("overwrite", False, "replace a data set of other settings")
+flags.DEFINE_integer(
+    "preview", 0, "so many images on a contact sheet, preview.png", lower_bound=0
+)
+REQUIRED = ["out_dir"]
+
+
+def main() -> None:
+    values = cli.FLAGS
+    if (values.dicom_dir is None) == (values.input_dir is None):
+        raise ValueError("expected either --dicom_dir or --input_dir; see --help")
+    if values.dicom_dir is not None and values.format != "dicom":
+        raise ValueError(f"--format={values.format} goes with --input_dir")
+    from tf_probunet.preparation import runner
+    from tf_probunet.preparation.lidc import prepare as lidc
+
+    report = lidc.prepare(
+        values.dicom_dir or values.input_dir,
+        values.out_dir,
+        source_format=values.format,
+        split_file=values.split_file,
+        strict=values.strict,
+        num_workers=values.num_workers,
+        overwrite=values.overwrite,
+        num_preview=values.preview,
+    )
+    print(runner.report_summary(report), end="")

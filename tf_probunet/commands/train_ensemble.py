@@ -1,0 +1,47 @@
+"""Trains the members of a U-Net Ensemble one after another: U-Nets with other seeds.
+
+    python run/train_ensemble.py --flagfile=phantom.flags --run_dir=runs/unet
+    python run/export.py --members='runs/unet_*' --out_dir=runs/ensemble
+
+Ctrl-C saves the member at hand; the same command goes on from there.
+"""
+
+from absl import flags
+
+from tf_probunet.commands import cli, train_flags
+
+FIXED = {"name": "unet"}
+train_flags.define(
+    run_dir="the members' directories are this and a number, such as runs/unet_00",
+    **FIXED,
+)
+flags.DEFINE_integer("num_members", 16, "how many to train", lower_bound=1)
+REQUIRED = ["data_dir", "run_dir"]
+
+
+def main() -> int:
+    config = train_flags.config(**FIXED)
+    from tf_probunet.training import ensemble, strategy, train
+
+    flags_ = cli.FLAGS
+    outcomes = ensemble.train_members(
+        config,
+        data_dir=flags_.data_dir,
+        run_dir=flags_.run_dir,
+        num_members=flags_.num_members,
+        strategy=strategy.create(flags_.strategy, flags_.cpu_devices),
+        report=lambda line: print(line, flush=True),
+    )
+    last = outcomes[-1]
+    if last.signal is not None:
+        print(
+            f"stopped in member {len(outcomes)} of {flags_.num_members} at step "
+            f"{last.step} of {config.training.steps} and saved; the same command goes "
+            f"on from there"
+        )
+        return train.exit_code(last)
+    print(f"trained {len(outcomes)} members: {flags_.run_dir}_00 and so on")
+    for index, outcome in enumerate(outcomes):
+        if outcome.best:
+            print(f"member {index:02d}: best validation GED {outcome.best['ged']:.4f}")
+    return 0

@@ -1,0 +1,1 @@
+"""Prepared data: the record format, and its way into training and evaluation."""

@@ -1,0 +1,262 @@
+"""Shards to batches: shuffled, augmented and seeded by the place in the stream.
+
+The stream of training examples is endless and the same in every run: epoch e is the
+training set in an order drawn from (seed, e), and the example at place i of the stream
+draws its grader and its augmentation from (seed, i). A run can therefore start at any
+step, and workers can share the stream without talking to each other.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+
+from tf_probunet import seeds
+from tf_probunet.config import Config, DataConfig
+from tf_probunet.dataset import augmentation, records
+from tf_probunet.dataset.cityscapes_labels import NUM_CLASSES, SWITCHES
+
+# Examples are shuffled in blocks of at most so many, and of about so many bytes.
+_BLOCK_EXAMPLES = 4096
+_BLOCK_BYTES = 256 * 2**20
+_READ_BUFFER = 8 * 2**20
+
+
+def training_batches(
+    info: records.DatasetInfo,
+    config: Config,
+    *,
+    start_step: int = 0,
+    num_workers: int = 1,
+    worker: int = 0,
+    num_replicas: int = 1,
+    with_keys: bool = False,
+) -> tf.data.Dataset:
+    """Returns the endless training batches from a step on.
+
+    Args:
+        info: the prepared data.
+        config: of the run; `training.batch_size` is that of all workers together.
+        start_step: the first step.
+        num_workers: how many machines share the stream; each gets its part of every
+            batch.
+        worker: which of them this is.
+        num_replicas: of all machines together; each takes one batch of this data set in
+            turn, so that the replicas of a step share `training.batch_size`.
+        with_keys: add the examples' keys to the batches.
+
+    Returns:
+        Batches of `image` [B, h, w, C] float32 in 0..1 and `labels` [B, h, w] int32,
+        or [B, G, h, w] with more than one grader per image; and `key` [B] if asked for.
+
+    Raises:
+        ValueError: the batch can't be shared equally, the crop does not fit, or a
+            shard is damaged.
+    """
+    batch_size = config.training.batch_size
+    num_parts = max(num_workers, num_replicas)
+    if batch_size % num_parts:
+        raise ValueError(
+            f"batch_size is {batch_size}, expected a multiple of the {num_parts} "
+            f"replicas"
+        )
+    seed = seeds.root(config.training.seed)
+    stream = _stream(info, seed, first=start_step * batch_size)
+    stream = stream.shard(num_workers, worker)
+
+    def example(place: tf.Tensor, serialized: tf.Tensor) -> dict[str, tf.Tensor]:
+        return _training_example(
+            serialized, seeds.fold_in(seed, place), info.spec, config, with_keys
+        )
+
+    return (
+        stream.map(example, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+        .batch(batch_size // num_parts, drop_remainder=True)
+        .prefetch(tf.data.AUTOTUNE)
+    )
+
+
+def evaluation_examples(
+    info: records.DatasetInfo,
+    split: str,
+    config: DataConfig,
+    *,
+    size: int | None = None,
+) -> tf.data.Dataset:
+    """Returns the examples of a split in their stored order, unaugmented.
+
+    Args:
+        info: the prepared data.
+        split: which of them.
+        config: how they become inputs.
+        size: of the central crop; 0 for the whole image, None for `eval_size`.
+
+    Returns:
+        Examples of `key`, `group`, `image` [h, w, C] float32 in 0..1 and `labels`
+        [G, h, w] int32, and `modes` [M, h, w] and `mode_probs` [M] where the data set
+        knows them.
+    """
+    spec = info.spec
+    size = config.eval_size if size is None else size
+
+    def example(serialized: tf.Tensor) -> dict[str, tf.Tensor]:
+        parsed = records.parse(serialized, spec)
+        image = normalise(records.decode_image(parsed["image"], spec), spec, config)
+        result = {
+            "key": parsed["key"],
+            "group": parsed["group"],
+            "image": central_crop(image[None], size)[0],
+        }
+        for name in ("labels", "modes"):
+            if name in parsed:
+                maps = records.decode_all_labels(parsed[name], spec)
+                maps = tf.ensure_shape(maps, [None, *spec.image_shape[:2]])
+                result[name] = central_crop(maps[..., None], size)[..., 0]
+        if "modes" in parsed:
+            result["mode_probs"] = parsed["mode_probs"]
+        return result
+
+    paths = info.shard_paths(split)
+    return tf.data.TFRecordDataset(paths, buffer_size=_READ_BUFFER).map(
+        example, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
+    )
+
+
+def validation_batches(
+    info: records.DatasetInfo, config: Config, num_images: int, batch_size: int
+) -> tf.data.Dataset:
+    """Returns batches for the validation loss: each image with one grader in turn."""
+
+    def one_grader(i: tf.Tensor, example: dict[str, tf.Tensor]):
+        labels = example["labels"][i % info.spec.num_graders]
+        if config.data.task == "switched":
+            labels = switch_classes(labels, seeds.fold_in(seeds.root(0), i))
+        return {"image": example["image"], "labels": labels}
+
+    examples = evaluation_examples(info, "val", config.data).take(num_images)
+    return examples.enumerate().map(one_grader).batch(batch_size)
+
+
+def num_classes(info: records.DatasetInfo, config: DataConfig) -> int:
+    """Returns how many classes a model has to tell apart."""
+    return NUM_CLASSES if config.task == "switched" else info.spec.num_classes
+
+
+def normalise(
+    image: tf.Tensor, spec: records.DatasetSpec, config: DataConfig
+) -> tf.Tensor:
+    """Maps stored values to 0..1: by the window for Hounsfield units, else by 255."""
+    if spec.intensity == "hu":
+        width = config.window_high - config.window_low
+        return tf.clip_by_value((image - config.window_low) / width, 0.0, 1.0)
+    return image / 255.0
+
+
+def central_crop(images: tf.Tensor, size: int) -> tf.Tensor:
+    """Crops [N, H, W, C] to the central [N, size, size, C]; 0 leaves it as it is."""
+    shape = tuple(images.shape[1:3])
+    height, width = augmentation.crop_shape(shape, size)
+    row, col = (shape[0] - height) // 2, (shape[1] - width) // 2
+    return images[:, row : row + height, col : col + width]
+
+
+def pad_to(maps: np.ndarray, shape: tuple[int, int], value: float = 0) -> np.ndarray:
+    """Puts [..., h, w] into the middle of [..., H, W]: undoes `central_crop`."""
+    (height, width), (inner_height, inner_width) = shape, maps.shape[-2:]
+    row, col = (height - inner_height) // 2, (width - inner_width) // 2
+    padded = np.full([*maps.shape[:-2], height, width], value, maps.dtype)
+    padded[..., row : row + inner_height, col : col + inner_width] = maps
+    return padded
+
+
+def switch_classes(labels: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    """Flips each of the five switchable Cityscapes classes with its probability.
+
+    Args:
+        labels: [...] int32, the 19 training classes and the ignore label.
+        seed: int32[2]; the flips hold for the whole map.
+
+    Returns:
+        [...] int32 with 24 classes.
+    """
+    draws = tf.unstack(tf.random.stateless_uniform([len(SWITCHES)], seed))
+    for switch, draw in zip(SWITCHES, draws):
+        flipped = (labels == switch.class_id) & (draw < float(switch.probability))
+        labels = tf.where(flipped, switch.new_class_id, labels)
+    return labels
+
+
+def _stream(info: records.DatasetInfo, seed: tf.Tensor, first: int) -> tf.data.Dataset:
+    """Returns (place, serialised example) from place `first` of the stream on."""
+    paths = tf.constant(info.shard_paths("train"))
+    count = info.count("train")
+    block = _block_size(info)
+    first_epoch = first // count
+
+    def epoch_records(epoch: tf.Tensor) -> tf.data.Dataset:
+        epoch_seed = seeds.fold_in(seeds.fold_in(seed, -1), epoch)
+        shuffled = _shuffle(paths, epoch_seed)
+        blocks = tf.data.TFRecordDataset(shuffled, buffer_size=_READ_BUFFER).batch(
+            block
+        )
+        # Not Dataset.shuffle, whose order also depends on TensorFlow's global seed.
+        return (
+            blocks.enumerate()
+            .map(lambda i, examples: _shuffle(examples, seeds.fold_in(epoch_seed, i)))
+            .unbatch()
+        )
+
+    epochs = tf.data.Dataset.range(first_epoch, tf.int64.max)
+    stream = epochs.flat_map(epoch_records).enumerate(start=first_epoch * count)
+    return stream.skip(first - first_epoch * count)
+
+
+def _shuffle(values: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    return tf.random.experimental.stateless_shuffle(values, seed)
+
+
+def _block_size(info: records.DatasetInfo) -> int:
+    """Returns how many examples are shuffled at a time: all, if memory allows."""
+    num_bytes = sum(shard["bytes"] for shard in info.splits["train"]["shards"])
+    return min(_BLOCK_EXAMPLES, 1 + _BLOCK_BYTES * info.count("train") // num_bytes)
+
+
+def _training_example(
+    serialized: tf.Tensor,
+    seed: tf.Tensor,
+    spec: records.DatasetSpec,
+    config: Config,
+    with_keys: bool,
+) -> dict[str, tf.Tensor]:
+    seeds_of_labels, augmentation_seed = seeds.split(seed)
+    parsed = records.parse(serialized, spec)
+    image = normalise(records.decode_image(parsed["image"], spec), spec, config.data)
+    labels = _drawn_labels(parsed["labels"], seeds_of_labels, spec, config)
+    image, labels = augmentation.augment(
+        image=image,
+        labels=labels,
+        seed=augmentation_seed,
+        config=config.augmentation,
+        crop_size=config.data.crop_size,
+        crop_jitter_px=config.data.crop_jitter_px,
+        outside_label=0 if spec.ignore_label is None else spec.ignore_label,
+    )
+    one_grader = config.training.graders_per_image == 1
+    example = {"image": image, "labels": labels[0] if one_grader else labels}
+    if with_keys:
+        example["key"] = parsed["key"]
+    return example
+
+
+def _drawn_labels(
+    pngs: tf.Tensor, seed: tf.Tensor, spec: records.DatasetSpec, config: Config
+) -> tf.Tensor:
+    """Draws graders, no one twice, or flips of the switched task: [G, H, W]."""
+    count = config.training.graders_per_image
+    if config.data.task == "switched":
+        labels = records.decode_labels(pngs[0], spec)
+        return tf.stack(
+            [switch_classes(labels, s) for s in seeds.split(seed, max(count, 1))]
+        )
+    drawn = tf.unstack(_shuffle(pngs, seed))[: count or spec.num_graders]
+    return tf.stack([records.decode_labels(png, spec) for png in drawn])

@@ -1,0 +1,1 @@
+"""The metrics: functions of arrays, NumPy and SciPy only."""

@@ -1,0 +1,96 @@
+"""Pixel-wise agreement of samples and graders: correlations and the Brier score."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tf_probunet.evaluation.metrics import checks
+
+# PHiSeg's guard against log(0); for hard masks its value cancels out.
+_EPSILON = 1e-8
+
+# A map whose values differ by less is constant up to rounding.
+_FLAT = 1e-12
+
+
+def ncc(samples: np.ndarray, graders: np.ndarray) -> float:
+    """S_NCC of PHiSeg (Baumgartner et al. 2019) for one image.
+
+    The mean over graders y of the normalised cross-correlation over pixels between
+    E_s[CE(mean sample, s)], the model's uncertainty, and E_s[CE(y, s)], its error.
+    For hard masks of mean p these are proportional to p (1 - p) and |y - p|.
+
+    Args:
+        samples: [S, H, W] foreground probabilities; hard masks are a special case.
+        graders: [M, H, W] binary.
+
+    Returns:
+        The correlation, in [-1, 1]. Where one of two maps is constant it counts as 0,
+        where both are as 1.
+
+    Raises:
+        ValueError: on other values or on shapes that do not fit.
+    """
+    samples, graders = _one_image(samples, graders)
+    log_foreground = np.log(samples + _EPSILON).mean(axis=0)  # [H, W]
+    log_background = np.log(1.0 - samples + _EPSILON).mean(axis=0)  # [H, W]
+    # Cross-entropy is linear in its target, so the mean over samples comes first.
+    targets = np.concatenate([samples.mean(axis=0, keepdims=True), graders])
+    uncertainty, *errors = -targets * log_foreground - (1 - targets) * log_background
+    return float(np.mean([_correlation(uncertainty, error) for error in errors]))
+
+
+def variance_ncc(samples: np.ndarray, graders: np.ndarray) -> float:
+    """Correlation over pixels of the samples' variance with the graders', one image.
+
+    Args:
+        samples: [S, H, W] foreground probabilities; hard masks are a special case.
+        graders: [M, H, W] binary.
+
+    Returns:
+        The correlation, in [-1, 1]. If one variance is the same for all pixels it
+        counts as 0, if both are as 1.
+
+    Raises:
+        ValueError: on other values or on shapes that do not fit.
+    """
+    samples, graders = _one_image(samples, graders)
+    return _correlation(samples.var(axis=0), graders.var(axis=0))
+
+
+def brier_score(samples: np.ndarray, graders: np.ndarray) -> float:
+    """Mean over graders and pixels of (p - y)^2, p the samples' mean; one image.
+
+    Args:
+        samples: [S, H, W] foreground probabilities; hard masks are a special case.
+        graders: [M, H, W] binary.
+
+    Returns:
+        The score, in [0, 1]; 0 is best.
+
+    Raises:
+        ValueError: on other values or on shapes that do not fit.
+    """
+    samples, graders = _one_image(samples, graders)
+    return float(np.square(samples.mean(axis=0) - graders).mean())
+
+
+def _one_image(
+    samples: np.ndarray, graders: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    samples = checks.probabilities(samples, "samples")
+    graders = checks.binary_masks(graders, "graders")
+    checks.same_pixels(samples, graders, ("samples", "graders"))
+    if samples.ndim != 3:
+        raise checks.MaskError(
+            f"samples have shape {samples.shape}; expected one image's [S, H, W]"
+        )
+    return samples, graders.astype(np.float64)
+
+
+def _correlation(first: np.ndarray, second: np.ndarray) -> float:
+    """Pearson correlation of two maps; 0 if one is constant, 1 if both are."""
+    constant = [np.ptp(values) < _FLAT for values in (first, second)]
+    if any(constant):
+        return float(all(constant))
+    return float(np.corrcoef(first.ravel(), second.ravel())[0, 1])

@@ -1,0 +1,73 @@
+"""Trivial models, as samples to score beside the real ones."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tf_probunet.evaluation.metrics import checks
+
+
+def always_empty(graders: np.ndarray, num_samples: int) -> np.ndarray:
+    """Samples without foreground.
+
+    Args:
+        graders: [M, H, W] or [N, M, H, W] binary; only their shape is used.
+        num_samples: S.
+
+    Returns:
+        [S, H, W] or [N, S, H, W] uint8.
+
+    Raises:
+        ValueError: on other values, or if S is below 1.
+    """
+    return _repeat(np.zeros_like(_masks(graders, num_samples)), num_samples)
+
+
+def majority(graders: np.ndarray, num_samples: int) -> np.ndarray:
+    """Samples that all mark what more than half of the graders mark.
+
+    A tie, two graders of four, is background.
+
+    Args:
+        graders: [M, H, W] or [N, M, H, W] binary.
+        num_samples: S.
+
+    Returns:
+        [S, H, W] or [N, S, H, W] uint8.
+
+    Raises:
+        ValueError: on other values, or if S is below 1.
+    """
+    graders = _masks(graders, num_samples)
+    votes = graders.sum(axis=-3, keepdims=True, dtype=np.int64)
+    consensus = 2 * votes > graders.shape[-3]
+    return _repeat(consensus.astype(np.uint8), num_samples)
+
+
+def graders_themselves(graders: np.ndarray, num_samples: int) -> np.ndarray:
+    """Samples that are the graders, in turn.
+
+    Where S is not a multiple of M the first graders appear once more than the last.
+
+    Args:
+        graders: [M, H, W] or [N, M, H, W] binary.
+        num_samples: S.
+
+    Returns:
+        [S, H, W] or [N, S, H, W] uint8.
+
+    Raises:
+        ValueError: on other values, or if S is below 1.
+    """
+    return _repeat(_masks(graders, num_samples), num_samples)
+
+
+def _masks(graders: np.ndarray, num_samples: int) -> np.ndarray:
+    if num_samples < 1:
+        raise ValueError(f"num_samples is {num_samples}; expected at least 1")
+    return checks.binary_masks(graders, "graders")
+
+
+def _repeat(masks: np.ndarray, num_samples: int) -> np.ndarray:
+    turns = np.arange(num_samples) % masks.shape[-3]
+    return np.take(masks, turns, axis=-3)

@@ -1,0 +1,141 @@
+"""Calibration of pixel-wise means and of lesion presence, summed up image by image."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tf_probunet.evaluation.metrics import checks
+
+
+class Reliability(NamedTuple):
+    """Sums per bin of predicted probability; add those of images with `merge`.
+
+    Attributes:
+        count: [B] observations, one per grader and pixel (or per grader and image).
+        predicted: [B] sum of the predicted probabilities.
+        observed: [B] sum of the graders' answers, 0 or 1.
+    """
+
+    count: np.ndarray
+    predicted: np.ndarray
+    observed: np.ndarray
+
+    def merge(self, other: Reliability) -> Reliability:
+        """Sums over both; the number of bins must agree.
+
+        Raises:
+            ValueError: if it does not.
+        """
+        if len(self.count) != len(other.count):
+            raise ValueError(
+                f"reliability has {len(self.count)} and {len(other.count)} bins; "
+                "expected the same number"
+            )
+        return Reliability(*(a + b for a, b in zip(self, other)))
+
+    def curve(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean prediction and observed share per bin, [B] each; NaN in empty bins."""
+        filled = np.where(self.count > 0, self.count, np.nan)
+        return self.predicted / filled, self.observed / filled
+
+    def expected_calibration_error(self) -> float:
+        """Mean over observations of |mean prediction - observed share| of their bin."""
+        gaps = np.abs(self.predicted - self.observed)
+        total = self.count.sum()
+        return float(gaps.sum() / total) if total else float("nan")
+
+
+def pixel_reliability(
+    samples: np.ndarray,
+    graders: np.ndarray,
+    *,
+    num_bins: int = 10,
+    marked_only: bool = False,
+) -> Reliability:
+    """Reliability of the samples' mean as the probability that a grader marks a pixel.
+
+    Args:
+        samples: [S, H, W] or [N, S, H, W] foreground probabilities; hard masks are a
+            special case.
+        graders: [M, H, W] or [N, M, H, W] binary.
+        num_bins: B bins of equal width; a bin holds its lower edge, the last one both.
+        marked_only: whether to leave out pixels that neither a sample nor a grader
+            marks (whose predictions are all 0): else background hides everything.
+
+    Returns:
+        The sums over the images.
+
+    Raises:
+        ValueError: on other values, shapes that do not fit or no bin.
+    """
+    samples = checks.probabilities(samples, "samples")
+    graders = checks.binary_masks(graders, "graders")
+    checks.same_pixels(samples, graders, ("samples", "graders"))
+    predicted = samples.mean(axis=-3).ravel()  # [N * H * W]
+    votes = graders.sum(axis=-3, dtype=np.int64).ravel()  # [N * H * W]
+    if marked_only:
+        marked = (predicted > 0) | (votes > 0)
+        predicted, votes = predicted[marked], votes[marked]
+    return _reliability(predicted, votes, graders.shape[-3], num_bins)
+
+
+def presence_reliability(
+    samples: np.ndarray, graders: np.ndarray, *, num_bins: int = 10
+) -> Reliability:
+    """Reliability of the share of non-empty samples as the probability of a lesion.
+
+    Args:
+        samples: [S, H, W] or [N, S, H, W] binary.
+        graders: [M, H, W] or [N, M, H, W] binary; each is one observation per image.
+        num_bins: B bins of equal width.
+
+    Returns:
+        The sums over the images.
+
+    Raises:
+        ValueError: on other values, shapes that do not fit or no bin.
+    """
+    samples = checks.binary_masks(samples, "samples")
+    graders = checks.binary_masks(graders, "graders")
+    checks.same_pixels(samples, graders, ("samples", "graders"))
+    predicted = 1.0 - np.atleast_1d(empty_share(samples))
+    present = graders.any(axis=(-2, -1)).sum(axis=-1)
+    return _reliability(predicted, np.atleast_1d(present), graders.shape[-3], num_bins)
+
+
+def empty_share(masks: np.ndarray) -> np.ndarray:
+    """Share of the masks without foreground.
+
+    Args:
+        masks: [S, H, W] or [N, S, H, W] binary.
+
+    Returns:
+        A scalar or [N], in [0, 1].
+
+    Raises:
+        ValueError: on other values or shapes.
+    """
+    masks = checks.binary_masks(masks, "masks")
+    return 1.0 - masks.any(axis=(-2, -1)).mean(axis=-1)
+
+
+def _reliability(
+    predicted: np.ndarray, votes: np.ndarray, num_votes: int, num_bins: int
+) -> Reliability:
+    if num_bins < 1:
+        raise ValueError(f"num_bins is {num_bins}; expected at least 1")
+    # The margin keeps shares such as 0.29 = 29/100, which are just below the edge
+    # they stand for in binary, in the bin above it.
+    bins = np.floor(predicted * num_bins + 1e-9).astype(np.int64)
+    bins = np.minimum(bins, num_bins - 1)
+
+    def sums(weights: np.ndarray) -> np.ndarray:
+        return np.bincount(bins, weights, minlength=num_bins)
+
+    return Reliability(
+        count=num_votes * np.bincount(bins, minlength=num_bins),
+        predicted=num_votes * sums(predicted),
+        observed=sums(votes),
+    )

@@ -1,0 +1,139 @@
+"""Matching samples with graders: Hungarian IoU, best Dice, collective insight."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from scipy import optimize
+
+from tf_probunet.evaluation.metrics import checks
+from tf_probunet.evaluation.metrics.distances import Blocks, distance_blocks
+
+
+class CollectiveInsight(NamedTuple):
+    """The score of Rahman et al. (2023) and its three parts, each in [0, 1].
+
+    Attributes:
+        score: 3 S_c D_max D_a / (S_c + D_max + D_a); 0 if all three are 0.
+        sensitivity: S_c, the share of the graders' union that the samples' covers.
+        max_dice: D_max, the mean over graders of the best sample's Dice.
+        diversity_agreement: D_a, how alike the extremes of the spread are.
+    """
+
+    score: float
+    sensitivity: float
+    max_dice: float
+    diversity_agreement: float
+
+
+def hungarian_iou(samples: np.ndarray, graders: np.ndarray) -> float:
+    """Mean IoU of the best one-to-one matching of samples and graders of one image.
+
+    Both are repeated to their least common multiple. Two empty masks have IoU 1.
+
+    Args:
+        samples: [S, H, W] binary.
+        graders: [M, H, W] binary.
+
+    Returns:
+        The mean IoU, in [0, 1].
+
+    Raises:
+        ValueError: on other values or on shapes that do not fit.
+    """
+    return matched_iou(_one_image(samples, graders).cross)
+
+
+def matched_iou(distances: np.ndarray) -> float:
+    """`hungarian_iou` from distances that are already known.
+
+    Args:
+        distances: [S, M], 1 - IoU with 0 for two empty masks.
+
+    Returns:
+        The mean IoU of the matched pairs.
+
+    Raises:
+        ValueError: if a distance is NaN.
+    """
+    distances = np.asarray(distances)
+    if np.isnan(distances).any():
+        raise ValueError('distances hold NaN; expected the both-empty rule "zero"')
+    num_samples, num_graders = distances.shape
+    size = math.lcm(num_samples, num_graders)
+    repeats = (size // num_samples, size // num_graders)
+    repeated = np.tile(distances, repeats)
+    rows, columns = optimize.linear_sum_assignment(repeated)
+    return float(1.0 - repeated[rows, columns].mean())
+
+
+def best_dice(samples: np.ndarray, graders: np.ndarray) -> np.ndarray:
+    """Dice of the best sample for each grader of one image; 1 for two empty masks.
+
+    Args:
+        samples: [S, H, W] binary.
+        graders: [M, H, W] binary.
+
+    Returns:
+        [M] float64.
+
+    Raises:
+        ValueError: on other values or on shapes that do not fit.
+    """
+    return _best_dice(_one_image(samples, graders).cross)
+
+
+def collective_insight(samples: np.ndarray, graders: np.ndarray) -> CollectiveInsight:
+    """Sensitivity, best match and agreement on diversity, in one score.
+
+    After Rahman et al., "Ambiguous medical image segmentation using diffusion models"
+    (CVPR 2023). With V the distances 1 - IoU between distinct masks of one side,
+
+      D_a = 1 - (|max V_S - max V_Y| + |min V_S - min V_Y|) / 2
+
+    where a side of one mask has max V = min V = 0. If no grader marks a pixel there is
+    nothing to miss and S_c is 1.
+
+    Args:
+        samples: [S, H, W] binary.
+        graders: [M, H, W] binary.
+
+    Returns:
+        The score and its parts.
+
+    Raises:
+        ValueError: on other values or on shapes that do not fit.
+    """
+    blocks = _one_image(samples, graders)
+    marked = np.asarray(graders).astype(bool).any(axis=0)  # [H, W]
+    found = marked & np.asarray(samples).astype(bool).any(axis=0)  # [H, W]
+    sensitivity = float(found.sum() / marked.sum()) if marked.any() else 1.0
+    max_dice = float(_best_dice(blocks.cross).mean())
+    ranges = np.subtract(_spread(blocks.samples), _spread(blocks.graders))
+    agreement = float(1.0 - np.abs(ranges).mean())
+    parts = (sensitivity, max_dice, agreement)
+    total = sum(parts)
+    score = 3 * math.prod(parts) / total if total > 0 else 0.0
+    return CollectiveInsight(score, *parts)
+
+
+def _one_image(samples: np.ndarray, graders: np.ndarray) -> Blocks:
+    blocks = distance_blocks(samples, graders)
+    if blocks.cross.ndim != 2:
+        raise checks.MaskError(
+            f"samples have shape {np.shape(samples)}; expected one image's [S, H, W]"
+        )
+    return blocks
+
+
+def _best_dice(distances: np.ndarray) -> np.ndarray:
+    iou = 1.0 - distances.min(axis=0)
+    return 2 * iou / (1 + iou)
+
+
+def _spread(distances: np.ndarray) -> tuple[float, float]:
+    """The smallest and largest distance between two masks of one side."""
+    pairs = distances[np.triu_indices(len(distances), k=1)]
+    return (pairs.min(), pairs.max()) if pairs.size else (0.0, 0.0)

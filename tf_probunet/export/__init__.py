@@ -1,0 +1,1 @@
+"""From a trained model to files that others can use: SavedModel, TFLite, card."""

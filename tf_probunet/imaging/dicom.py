@@ -1,0 +1,321 @@
+"""Finds CT series by their DICOM headers and reads slices in Hounsfield units."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import statistics
+import struct
+import zlib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pydicom
+import pydicom.errors
+from pydicom.errors import InvalidDicomError
+
+from tf_probunet import files
+from tf_probunet.damage import reason
+from tf_probunet.imaging.problem import Problem
+
+AIR_HU = -1024
+# Rows and columns of a slice: CT scanners make 512 to 2048 of them.
+MAX_SIDE = 2**13
+
+# Positions are decimal strings: differences below this are rounding.
+_TOLERANCE_MM = 0.01
+
+_TAGS = (
+    "Modality",
+    "PatientID",
+    "StudyInstanceUID",
+    "SeriesInstanceUID",
+    "SOPInstanceUID",
+    "SliceLocation",
+    "ImagePositionPatient",
+    "InstanceNumber",
+    "Rows",
+    "Columns",
+)
+
+# Deflated files: pydicom unpacks them whole, however large they get.
+_DEFLATED_UID = b"1.2.840.10008.1.2.1.99"
+_HEAD_BYTES = 2**16
+
+# pydicom and its decoders raise all of these for missing, damaged or unknown data.
+_PYDICOM_ERRORS = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+    pydicom.errors.BytesLengthException,
+    struct.error,
+    zlib.error,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class SliceHeader:
+    """What the header of a CT slice says.
+
+    Attributes:
+        path: the file, relative to the directory that was searched.
+        patient: PatientID.
+        study_uid: StudyInstanceUID.
+        series_uid: SeriesInstanceUID.
+        sop_uid: SOPInstanceUID.
+        z_mm: last entry of ImagePositionPatient.
+        slice_location_mm: SliceLocation, None where it is missing.
+        instance_number: InstanceNumber, 0 where it is missing.
+        shape: (Rows, Columns).
+    """
+
+    path: str
+    patient: str
+    study_uid: str
+    series_uid: str
+    sop_uid: str
+    z_mm: float
+    slice_location_mm: float | None
+    instance_number: int
+    shape: tuple[int, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class Stack:
+    """The usable slices of a series, from low to high z.
+
+    Attributes:
+        slices: one for each position.
+        position_by_uid: SOPInstanceUID to index into `slices`. Where several files
+            lie at one position, all of them lead there.
+        dropped_uids: SOPInstanceUIDs of the files that were dropped.
+    """
+
+    slices: tuple[SliceHeader, ...]
+    position_by_uid: dict[str, int]
+    dropped_uids: frozenset[str]
+
+
+def read_header(path: files.Path, name: str) -> SliceHeader | None:
+    """Reads the header of a CT slice.
+
+    Args:
+        path: the file.
+        name: how the file is called in the report.
+
+    Returns:
+        The header; None if the file is not DICOM, or not CT.
+
+    Raises:
+        ValueError: the file is a CT slice whose header is damaged or incomplete.
+    """
+    dataset = read_dataset(
+        path, name, stop_before_pixels=True, specific_tags=list(_TAGS)
+    )
+    if dataset is None:
+        return None
+    try:
+        if dataset.get("Modality") != "CT":
+            return None
+        location = dataset.get("SliceLocation")
+        header = SliceHeader(
+            path=name,
+            patient=str(dataset.PatientID).strip(),
+            study_uid=str(dataset.get("StudyInstanceUID", "")),
+            series_uid=str(dataset.SeriesInstanceUID),
+            sop_uid=str(dataset.SOPInstanceUID),
+            z_mm=float(dataset.ImagePositionPatient[-1]),
+            slice_location_mm=None if location is None else float(location),
+            instance_number=int(dataset.get("InstanceNumber") or 0),
+            shape=(int(dataset.Rows), int(dataset.Columns)),
+        )
+    except _PYDICOM_ERRORS as error:
+        raise ValueError(f"{name}: incomplete CT header ({reason(error)})") from error
+    _check_shape(header.shape, name)
+    for position in (header.z_mm, header.slice_location_mm):
+        if position is not None and not math.isfinite(position):
+            raise ValueError(f"{name}: position {position} mm, expected a number")
+    return header
+
+
+def read_dataset(path: files.Path, name: str, **kwargs: Any) -> pydicom.Dataset | None:
+    """Reads a DICOM file.
+
+    Args:
+        path: the file.
+        name: how the file is called in the report.
+        **kwargs: for `pydicom.dcmread`.
+
+    Returns:
+        The data set; None if the file is not DICOM.
+
+    Raises:
+        ValueError: the file is damaged, or deflated.
+    """
+    try:
+        with files.BoundedReader(path) as stream:
+            if _DEFLATED_UID in stream.read(_HEAD_BYTES):
+                raise ValueError("deflated, which is not read")
+            stream.seek(0)
+            return pydicom.dcmread(stream, **kwargs)
+    except InvalidDicomError:
+        return None
+    except (OSError, *_PYDICOM_ERRORS) as error:
+        if isinstance(error, OSError) and error.filename is not None:
+            raise  # The system's: there is no such file, or it may not be read.
+        raise ValueError(f"{name}: damaged DICOM file ({reason(error)})") from error
+
+
+def stack_slices(headers: Iterable[SliceHeader]) -> tuple[Stack, list[Problem]]:
+    """Sorts the slices of a series, and drops those that cannot be trusted.
+
+    Dropped are slices whose |SliceLocation| differs from |ImagePositionPatient[-1]|
+    (the signs may differ; a slice without SliceLocation is kept) and further files
+    with the same SOPInstanceUID or at the same position. Missing slices are reported.
+
+    Args:
+        headers: the slices of one series, in any order.
+
+    Returns:
+        The stack, and what was dropped or looks wrong.
+    """
+    problems: list[Problem] = []
+    unique = _without_copies(headers, problems)
+    slices: list[SliceHeader] = []
+    position_by_uid = {}
+    for header in sorted(
+        _well_placed(unique, problems),
+        key=lambda h: (h.z_mm, h.instance_number, h.sop_uid),
+    ):
+        if slices and header.z_mm - slices[-1].z_mm < _TOLERANCE_MM:
+            problems.append(
+                Problem(
+                    "second slice at the same position",
+                    header.path,
+                    f"z {header.z_mm:g} mm, {slices[-1].path} is used",
+                )
+            )
+        else:
+            slices.append(header)
+        position_by_uid[header.sop_uid] = len(slices) - 1
+    _report_gaps(slices, problems)
+    dropped = {header.sop_uid for header in unique} - set(position_by_uid)
+    return Stack(tuple(slices), position_by_uid, frozenset(dropped)), problems
+
+
+def read_pixels(path: files.Path, name: str) -> tuple[np.ndarray, tuple[float, float]]:
+    """Reads a CT slice.
+
+    Values below -1024 HU, which scanners put outside of their field of view, become
+    -1024 (air), and values over 32767 become 32767.
+
+    Args:
+        path: the DICOM file.
+        name: how the file is called in the report.
+
+    Returns:
+        image: [rows, columns] int16, in Hounsfield units.
+        spacing_mm: size of a pixel (row, column).
+
+    Raises:
+        ValueError: the pixels cannot be decoded, or there is no usable pixel size.
+    """
+    dataset = read_dataset(path, name)
+    if dataset is None:
+        raise ValueError(f"{name}: not a DICOM file, expected a CT slice")
+    try:
+        # Before the decoders make room for what the header announces.
+        _check_shape((int(dataset.Rows), int(dataset.Columns)), name)
+        if int(dataset.get("NumberOfFrames") or 1) != 1:
+            raise ValueError(f"{dataset.NumberOfFrames} frames, expected one")
+        # As signed or unsigned numbers, by the file's PixelRepresentation.
+        pixels = dataset.pixel_array
+        spacing = tuple(float(value) for value in dataset.PixelSpacing)
+        slope = float(dataset.get("RescaleSlope", 1))
+        intercept = float(dataset.get("RescaleIntercept", 0))
+    except _PYDICOM_ERRORS as error:
+        raise ValueError(
+            f"{name}: cannot read the CT slice ({reason(error)})"
+        ) from error
+    if pixels.ndim != 2:
+        raise ValueError(
+            f"{name}: pixels of shape {list(pixels.shape)}, expected one grey slice"
+        )
+    if len(spacing) != 2 or not all(0 < value < 100 for value in spacing):
+        raise ValueError(f"{name}: PixelSpacing {spacing}, expected two sizes in mm")
+    if not (math.isfinite(slope) and math.isfinite(intercept)):
+        raise ValueError(
+            f"{name}: rescaled by {slope} and {intercept}, expected two numbers"
+        )
+    hounsfield = pixels.astype(np.float64) * slope + intercept
+    image = np.rint(hounsfield.clip(AIR_HU, np.iinfo(np.int16).max)).astype(np.int16)
+    return image, (spacing[0], spacing[1])
+
+
+def _check_shape(shape: tuple[int, int], name: str) -> None:
+    if not all(1 <= side <= MAX_SIDE for side in shape):
+        raise ValueError(
+            f"{name}: {shape[0]} x {shape[1]} pixels, expected 1 to {MAX_SIDE} each way"
+        )
+
+
+def _without_copies(
+    headers: Iterable[SliceHeader], problems: list[Problem]
+) -> list[SliceHeader]:
+    first: dict[str, SliceHeader] = {}
+    for header in sorted(headers, key=lambda h: h.path):
+        known = first.setdefault(header.sop_uid, header)
+        if known is not header:
+            problems.append(
+                Problem(
+                    "duplicate file",
+                    header.path,
+                    f"same SOPInstanceUID as {known.path}, which is used",
+                )
+            )
+    return list(first.values())
+
+
+def _well_placed(
+    headers: Iterable[SliceHeader], problems: list[Problem]
+) -> list[SliceHeader]:
+    """Returns the slices whose |SliceLocation| is |ImagePositionPatient[-1]|."""
+    kept = []
+    for header in headers:
+        location = header.slice_location_mm
+        z_mm = abs(header.z_mm)
+        if location is None or abs(abs(location) - z_mm) <= _TOLERANCE_MM:
+            kept.append(header)
+        else:
+            problems.append(
+                Problem(
+                    "SliceLocation differs from the position",
+                    header.path,
+                    f"|SliceLocation| {abs(location):g}, expected "
+                    f"|ImagePositionPatient[-1]| {z_mm:g}",
+                )
+            )
+    return kept
+
+
+def _report_gaps(slices: Sequence[SliceHeader], problems: list[Problem]) -> None:
+    steps = [high.z_mm - low.z_mm for low, high in zip(slices, slices[1:])]
+    if len(steps) < 2:
+        return
+    usual = statistics.median(steps)
+    gaps = [step for step in steps if step > 1.5 * usual]
+    if gaps:
+        missing = sum(round(step / usual) - 1 for step in gaps)
+        problems.append(
+            Problem(
+                "slices missing",
+                slices[0].path.rpartition("/")[0] or slices[0].path,
+                f"{len(gaps)} gaps of about {missing} slices among {len(slices)}",
+            )
+        )

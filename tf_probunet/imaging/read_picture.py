@@ -1,0 +1,126 @@
+"""Reads PNG and TIFF pictures and NumPy arrays."""
+
+from __future__ import annotations
+
+import pathlib
+
+import numpy as np
+import PIL.Image
+import PIL.ImageSequence
+
+from tf_probunet import arrays, damage, files
+from tf_probunet.imaging.input_image import InputImage
+
+PICTURE_SUFFIXES = (".png", ".tif", ".tiff")
+ARRAY_SUFFIXES = (".npy",)
+
+# Values of all pages of a file; Pillow itself bounds the pixels of one page.
+MAX_VALUES = 2**28
+# Deflate packs at most 1032 bytes into one, and a byte holds eight bits of a picture.
+_VALUES_PER_BYTE = 10_000
+
+# Modes of Pillow that hold something else than what they are converted to.
+_CONVERSIONS = {"1": "L", "P": "RGB", "I;16B": "I;16"}
+
+
+def read_picture(
+    path: pathlib.Path, name: str, slices: tuple[int, int] | None
+) -> list[InputImage]:
+    """Reads a picture, or the pages of a TIFF file.
+
+    Args:
+        path: the file.
+        name: of the results.
+        slices: the first page and the one behind the last; None for all.
+
+    Raises:
+        ValueError: the file is damaged, or holds no such page.
+    """
+    try:
+        most = min(MAX_VALUES, _VALUES_PER_BYTE * path.stat().st_size)
+        with files.BoundedReader(path) as file:
+            pages = _pages(PIL.Image.open(file, formats=["PNG", "TIFF"]), most)
+    except PIL.UnidentifiedImageError as error:
+        raise ValueError(f"{path}: expected a PNG or TIFF picture") from error
+    except damage.PICTURE as error:
+        raise ValueError(
+            f"{path}: cannot read the picture ({damage.reason(error)})"
+        ) from error
+    return _images(path, name, "picture", pages, slices)
+
+
+def read_array(
+    path: pathlib.Path, name: str, slices: tuple[int, int] | None
+) -> list[InputImage]:
+    """Reads an array [H, W], [H, W, C] or [N, H, W, C].
+
+    Args:
+        path: the NPY file.
+        name: of the results.
+        slices: the first image and the one behind the last; None for all.
+
+    Raises:
+        ValueError: the file is damaged, or holds something else.
+    """
+    array = arrays.read_npy(path)
+    if array.dtype.kind not in "iuf":
+        raise ValueError(f"{path}: expected an NPY file of numbers")
+    if array.ndim not in (2, 3, 4) or 0 in array.shape:
+        raise ValueError(
+            f"{path}: an array of shape {list(array.shape)}, expected [H, W], "
+            "[H, W, C] or [N, H, W, C]"
+        )
+    return _images(
+        path, name, "array", list(array) if array.ndim == 4 else [array], slices
+    )
+
+
+def _pages(opened: PIL.Image.Image, most: int) -> list[np.ndarray]:
+    pages, values = [], 0
+    for page in PIL.ImageSequence.Iterator(opened):
+        values += page.width * page.height * len(page.getbands())
+        if values > most:
+            raise ValueError(f"{values} values announced, expected at most {most}")
+        pages.append(_array(page))
+    return pages
+
+
+def _array(page: PIL.Image.Image) -> np.ndarray:
+    if page.mode in _CONVERSIONS:
+        page = page.convert(_CONVERSIONS[page.mode])
+    return np.array(page)
+
+
+def _images(
+    path: pathlib.Path,
+    name: str,
+    kind: str,
+    images: list[np.ndarray],
+    slices: tuple[int, int] | None,
+) -> list[InputImage]:
+    number = len(images)
+    first, behind = slices or (0, number)
+    if behind > number:
+        raise ValueError(
+            f"{path}: has {number} images, so that slice {behind - 1} is none of them; "
+            f"expected 0 to {number - 1}"
+        )
+    return [
+        InputImage(
+            name=name if number == 1 else f"{name}_{i:03d}",
+            source=str(path),
+            kind=kind,
+            pixels=images[i].astype(np.float32).reshape(images[i].shape[:2] + (-1,)),
+            values=_values(images[i].dtype),
+            slice_index=None if number == 1 else i,
+        )
+        for i in range(first, behind)
+    ]
+
+
+def _values(dtype: np.dtype) -> str:
+    if dtype.kind == "f":
+        return "float"
+    if dtype in (np.uint8, np.uint16):
+        return str(dtype)
+    return "hu"

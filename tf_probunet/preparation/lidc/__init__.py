@@ -1,0 +1,1 @@
+"""LIDC-IDRI, from any of the forms that people have it in."""

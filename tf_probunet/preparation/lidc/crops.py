@@ -1,0 +1,87 @@
+"""Cuts a crop of fixed pixel size around a lesion out of a CT slice."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tf_probunet.imaging.dicom import AIR_HU
+
+SPACING_MM = 0.5
+SIZE = 180
+
+
+def crop(
+    image: np.ndarray,
+    masks: np.ndarray,
+    spacing_mm: tuple[float, float],
+    *,
+    target_mm: float = SPACING_MM,
+    size: int = SIZE,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Resamples a slice in plane and crops it around the lesion on it.
+
+    The crop is what one gets by resampling the whole slice and cutting: its pixels lie
+    on the same grid wherever the lesion is. Its centre is the centre of the tightest
+    box around all graders' masks on this slice, to the nearest pixel. Image and masks
+    are interpolated linearly (over a wider reach where the target pixels are larger
+    than the slice's, so that nothing is skipped); a mask holds the pixels of at least
+    one half. A mask that would vanish by that keeps its strongest pixel.
+
+    Args:
+        image: [rows, columns] int16, in Hounsfield units.
+        masks: [G, rows, columns] bool, not all of them empty.
+        spacing_mm: size of a pixel of the slice (row, column).
+        target_mm: size of a pixel of the crop.
+        size: pixels on each side of the crop.
+
+    Returns:
+        image: [size, size] int16, air (-1024) where the crop reaches over the edge.
+        masks: [G, size, size] bool.
+    """
+    weights, inside = [], []
+    for axis, marked in enumerate(np.nonzero(masks.any(axis=0))):
+        scale = target_mm / spacing_mm[axis]
+        # In target pixels, from the edge of the slice.
+        centre = ((marked.min() + marked.max()) / 2 + 0.5) / scale
+        start = int(np.floor(centre - size / 2 + 0.5))
+        axis_weights, axis_inside = resampling_weights(
+            start, size, scale, image.shape[axis]
+        )
+        weights.append(axis_weights)
+        inside.append(axis_inside)
+    values = weights[0] @ image.astype(np.float64) @ weights[1].T
+    values = np.where(np.logical_and.outer(*inside), values, AIR_HU)
+    # The tolerance makes exact halves count in spite of rounding in the product.
+    shares = weights[0] @ masks.astype(np.float64) @ weights[1].T  # [G, size, size]
+    cropped = shares >= 0.5 - 1e-9
+    for share, mask in zip(shares, cropped):
+        if share.any() and not mask.any():
+            mask[np.unravel_index(share.argmax(), share.shape)] = True
+    return np.rint(values).astype(np.int16), cropped
+
+
+def resampling_weights(
+    start: int, size: int, scale: float, length: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns linear interpolation along one axis as a matrix.
+
+    Args:
+        start: index of the first target pixel; the edges of target pixel 0 and source
+            pixel 0 coincide.
+        size: number of target pixels.
+        scale: target pixel size over source pixel size; over 1 (fewer pixels), the
+            triangle of weights is as much wider.
+        length: number of source pixels.
+
+    Returns:
+        weights: [size, length]; rows sum to 1 for target pixels whose centre is inside
+            of the source, and are 0 for the others.
+        inside: [size] bool, where the centre is inside of the source.
+    """
+    centres = (np.arange(start, start + size) + 0.5) * scale - 0.5
+    inside = (centres >= -0.5) & (centres <= length - 0.5)
+    # Beyond the middle of the outermost pixel its value goes on.
+    distances = np.abs(centres.clip(0, length - 1)[:, None] - np.arange(length))
+    weights = np.maximum(0.0, 1.0 - distances / max(scale, 1.0))
+    weights /= weights.sum(axis=1, keepdims=True)
+    return weights * inside[:, None], inside

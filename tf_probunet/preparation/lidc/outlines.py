@@ -1,0 +1,109 @@
+"""Turns a radiologist's outlines on a slice into a mask of pixels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from tf_probunet.preparation.lidc.annotation_xml import Region
+
+Points = Sequence["tuple[int, int]"]
+
+
+def slice_mask(regions: Iterable[Region], shape: tuple[int, int]) -> np.ndarray:
+    """Draws all of a radiologist's outlines of a lesion on one slice.
+
+    Areas are joined first and holes are cut out after that, whatever their order.
+    The pixels of an outline never belong to the lesion, neither those of an area
+    nor those of a hole: the radiologists were told to draw just outside of it.
+
+    Args:
+        regions: the outlines, all on the same slice.
+        shape: (rows, columns) of the slice.
+
+    Returns:
+        The mask, [rows, columns] bool.
+
+    Raises:
+        ValueError: an outline leaves the slice.
+    """
+    mask = np.zeros(shape, bool)
+    ordered = sorted(regions, key=lambda region: not region.inclusion)
+    for region in ordered:
+        inside, boundary, window = fill(region.points, shape)
+        if region.inclusion:
+            mask[window] |= inside
+        else:
+            mask[window] &= ~(inside | boundary)
+    return mask
+
+
+def fill(
+    points: Points, shape: tuple[int, int]
+) -> tuple[np.ndarray, np.ndarray, tuple[slice, slice]]:
+    """Finds the pixels inside of and on a polygon, in exact integer arithmetic.
+
+    The polygon is closed by itself if need be. A pixel is inside if the polygon
+    winds around its centre (a doubly drawn outline encloses what a single one does)
+    and no edge passes through its centre.
+
+    Args:
+        points: (column, row) of the vertices.
+        shape: (rows, columns) of the slice.
+
+    Returns:
+        inside: [h, w] bool, pixels enclosed by the outline, without the outline.
+        boundary: [h, w] bool, pixels whose centre is on the outline.
+        window: where the two arrays lie in the slice: the outline's bounding box.
+
+    Raises:
+        ValueError: a vertex is outside of the slice.
+    """
+    vertices = np.asarray(points, np.int64)  # [N, 2], column and row
+    low, high = vertices.min(axis=0), vertices.max(axis=0)
+    if (low < 0).any() or high[0] >= shape[1] or high[1] >= shape[0]:
+        raise ValueError(
+            f"outline spans columns {low[0]} to {high[0]} and rows {low[1]} to "
+            f"{high[1]}, expected it inside of {shape[1]} columns x {shape[0]} rows"
+        )
+    width, height = high - low + 1
+    starts = vertices - low
+    ends = np.roll(starts, -1, axis=0)
+    boundary = _boundary(starts, ends, (height, width))
+    inside = (_winding_number(starts, ends, (height, width)) != 0) & ~boundary
+    window = (slice(low[1], high[1] + 1), slice(low[0], high[0] + 1))
+    return inside, boundary, window
+
+
+def _winding_number(
+    starts: np.ndarray, ends: np.ndarray, shape: tuple[int, int]
+) -> np.ndarray:
+    """Counts how often the edges turn around each pixel centre, [h, w] int."""
+    winding = np.zeros(shape, np.int64)
+    columns = np.arange(shape[1])
+    for (x0, y0), (x1, y1) in zip(starts.tolist(), ends.tolist()):
+        if y0 == y1:
+            continue
+        sign = 1 if y1 > y0 else -1
+        rows = np.arange(min(y0, y1), max(y0, y1))  # half open: no edge counts twice
+        # Left of the edge, seen as going downwards: x < x0 + (rows-y0)(x1-x0)/(y1-y0).
+        left = (columns - x0) * abs(y1 - y0) < ((rows[:, None] - y0) * (x1 - x0) * sign)
+        winding[rows] += sign * left
+    return winding
+
+
+def _boundary(
+    starts: np.ndarray, ends: np.ndarray, shape: tuple[int, int]
+) -> np.ndarray:
+    """Marks the pixel centres that edges pass through, [h, w] bool."""
+    boundary = np.zeros(shape, bool)
+    for (x0, y0), (x1, y1) in zip(starts.tolist(), ends.tolist()):
+        steps = max(math.gcd(x1 - x0, y1 - y0), 1)
+        fractions = np.arange(steps + 1)
+        boundary[
+            y0 + fractions * ((y1 - y0) // steps),
+            x0 + fractions * ((x1 - x0) // steps),
+        ] = True
+    return boundary

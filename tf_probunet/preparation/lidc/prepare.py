@@ -1,0 +1,147 @@
+"""Prepares LIDC-IDRI from any of the four forms that people have it in."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from typing import Any
+
+from tf_probunet import files
+from tf_probunet.dataset.records import DatasetSpec
+from tf_probunet.hashing import salted_hash
+from tf_probunet.imaging.problem import Problem
+from tf_probunet.preparation import preview, runner, splits
+from tf_probunet.preparation.lidc import pickles, pngs, series
+from tf_probunet.preparation.lidc.source import NUM_GRADERS, Source
+
+SPLITS_NAME = "splits.json"
+PREVIEW_NAME = "preview.png"
+
+
+def prepare(
+    input_path: files.Path,
+    out_dir: files.Path,
+    *,
+    source_format: str = "dicom",
+    split_file: files.Path | None = None,
+    strict: bool = False,
+    num_workers: int = 0,
+    overwrite: bool = False,
+    num_preview: int = 0,
+) -> dict[str, Any]:
+    """Writes records, the split that was used, a report and a preview.
+
+    Args:
+        input_path: the directory, or the file for "pickle".
+        out_dir: where to write.
+        source_format: "dicom", "png_slices", "crops" or "pickle".
+        split_file: JSON file that says which patient (series for "pickle") is in which
+            split; those that are not in it are left out and reported. Without it,
+            "crops" keep their split and the others get the deterministic one.
+        strict: make the first problem an error.
+        num_workers: processes; 0 stands for one per core.
+        overwrite: replace a data set of other settings.
+        num_preview: how many images to show on the contact sheet; 0 for no sheet.
+
+    Returns:
+        The report, as written to `report.json`.
+
+    Raises:
+        FileNotFoundError: the input or the split file does not exist.
+        ValueError: the input is not of the format, a patient is in two splits, nothing
+            usable is left, or, with `strict`, anything is wrong at all.
+    """
+    # Read first: a mistake in it should not show after minutes of reading headers.
+    given = None if split_file is None else splits.read(split_file)
+    source = _find(source_format, input_path, num_workers)
+    used = given or source.splits or splits.assign(source.groups)
+    try:
+        split_of = splits.split_of(used)
+    except ValueError as error:
+        raise ValueError(f"{split_file or input_path}: {error}") from None
+    groups = set(source.groups)
+    present = {
+        split: [group for group in names if group in groups]
+        for split, names in used.items()
+    }
+    report = runner.run(
+        [
+            runner.Unit(item.name, (split_of[item.group], item.task))
+            for item in source.items
+            if item.group in split_of
+        ],
+        source.process,
+        spec=_spec(source_format, source, present),
+        out_dir=out_dir,
+        splits=(),
+        num_workers=num_workers,
+        strict=strict,
+        overwrite=overwrite,
+        problems=source.problems + _split_problems(source, used, split_file),
+        counts=source.counts,
+    )
+    out_dir = pathlib.Path(out_dir)
+    files.write_json(out_dir / SPLITS_NAME, present)
+    if num_preview:
+        preview.write(out_dir, out_dir / PREVIEW_NAME, num_preview)
+    return report
+
+
+def _find(source_format: str, input_path: files.Path, num_workers: int) -> Source:
+    if source_format == "dicom":
+        return series.source(input_path, num_workers)
+    find = {
+        "png_slices": pngs.slices_source,
+        "crops": pngs.crops_source,
+        "pickle": pickles.source,
+    }
+    if source_format not in find:
+        raise ValueError(f"format {source_format!r}, expected dicom, {', '.join(find)}")
+    return find[source_format](input_path)
+
+
+def _spec(
+    source_format: str, source: Source, present: dict[str, list[str]]
+) -> DatasetSpec:
+    split_hash = salted_hash(json.dumps(present, sort_keys=True), "splits")
+    return DatasetSpec(
+        name=f"lidc_{source_format}",
+        class_names=("background", "lesion"),
+        image_shape=(source.image_size, source.image_size, 1),
+        image_dtype=source.image_dtype,
+        intensity="hu" if source.image_dtype == "int16" else "uint8",
+        num_graders=NUM_GRADERS,
+        preparation={
+            "format": source_format,
+            **source.recipe,
+            # Parts of an interrupted run are used again only if these are the same.
+            "input": source.content,
+            "splits": f"{split_hash:016x}",
+        },
+    )
+
+
+def _split_problems(
+    source: Source, used: dict[str, list[str]], split_file: files.Path | None
+) -> list[Problem]:
+    """Reports where the split file and the data name different patients."""
+    if split_file is None:
+        return []
+    listed = {group for groups in used.values() for group in groups}
+    problems = [
+        Problem("not in the split file", group)
+        for group in source.groups
+        if group not in listed
+    ]
+    absent = sorted(listed - set(source.groups))
+    if absent:
+        # A list of all patients is as good for a part of the data.
+        problems.append(
+            Problem(
+                "in the split file, but not in the data",
+                str(split_file),
+                f"{len(absent)}, the first: {absent[0]}",
+                expected=True,
+            )
+        )
+    return problems

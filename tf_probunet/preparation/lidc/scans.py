@@ -1,0 +1,231 @@
+"""Searches a directory for CT scans and their annotation files, by content only."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import os
+import pathlib
+from collections.abc import Iterator, Sequence
+
+from tf_probunet import files
+from tf_probunet.imaging import dicom
+from tf_probunet.imaging.problem import Problem
+from tf_probunet.preparation import processes
+from tf_probunet.preparation.lidc import annotation_xml
+from tf_probunet.progress import Progress
+
+# Starting processes does not pay for fewer files.
+_FILES_PER_TASK = 500
+
+
+@dataclasses.dataclass(frozen=True)
+class Scan:
+    """A CT series with its annotation file.
+
+    Attributes:
+        patient: PatientID of the series.
+        series_uid: SeriesInstanceUID.
+        annotation_file: path relative to the directory that was searched.
+        headers: of all files of the series.
+    """
+
+    patient: str
+    series_uid: str
+    annotation_file: str
+    headers: tuple[dicom.SliceHeader, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """What a directory holds.
+
+    Attributes:
+        scans: the annotated series, sorted by patient and UID.
+        patients: all patients with a CT series, annotated or not.
+        problems: files and series that cannot be used.
+        counts: numbers for the report.
+    """
+
+    scans: list[Scan]
+    patients: list[str]
+    problems: list[Problem]
+    counts: dict[str, int]
+
+
+@dataclasses.dataclass
+class _Contents:
+    """CT headers and annotation headers of a number of files."""
+
+    slices: list[dicom.SliceHeader] = dataclasses.field(default_factory=list)
+    annotations: list[tuple[str, annotation_xml.MessageHeader]] = dataclasses.field(
+        default_factory=list
+    )
+    problems: list[Problem] = dataclasses.field(default_factory=list)
+    counts: collections.Counter[str] = dataclasses.field(
+        default_factory=collections.Counter
+    )
+
+    def add(self, other: _Contents) -> None:
+        self.slices += other.slices
+        self.annotations += other.annotations
+        self.problems += other.problems
+        self.counts.update(other.counts)
+
+
+def find_scans(root: files.Path, num_workers: int = 1) -> Found:
+    """Finds all annotated CT series under a directory, whatever its layout.
+
+    A file belongs to a series by its header. An annotation file belongs to the series
+    of its SeriesInstanceUID, or, if there is none, to the only CT series of its
+    StudyInstanceUID. Annotations of chest X-rays are counted and otherwise ignored.
+
+    Args:
+        root: the directory.
+        num_workers: processes; 0 stands for one per core.
+
+    Returns:
+        The scans, and what cannot be used.
+
+    Raises:
+        FileNotFoundError: there is no such directory.
+        ValueError: it holds no CT slice.
+    """
+    root = pathlib.Path(root)
+    if not root.is_dir():
+        raise FileNotFoundError(f"{root}: no such directory")
+    contents = _read_all(root, sorted(_walk(root)), num_workers)
+    series = collections.defaultdict(list)
+    for header in contents.slices:
+        series[header.series_uid].append(header)
+    if not series:
+        raise ValueError(
+            f"{root}: expected DICOM files of CT scans, found none among "
+            f"{sum(contents.counts.values())} files"
+        )
+    chosen = _choose_annotations(contents, series)
+    scans = []
+    for uid, headers in sorted(series.items()):
+        patients = sorted({header.patient for header in headers})
+        if len(patients) > 1:
+            contents.problems.append(
+                Problem(
+                    "series of several patients",
+                    headers[0].path,
+                    f"PatientIDs {', '.join(patients)}, expected one",
+                )
+            )
+        elif uid in chosen:
+            scans.append(Scan(patients[0], uid, chosen[uid], tuple(headers)))
+        else:
+            contents.problems.append(
+                Problem(
+                    "CT series without an annotation file",
+                    os.path.dirname(headers[0].path),
+                    f"{patients[0]}, SeriesInstanceUID {uid}",
+                )
+            )
+    contents.counts["CT series"] = len(series)
+    return Found(
+        scans=sorted(scans, key=lambda scan: (scan.patient, scan.series_uid)),
+        patients=sorted({header.patient for header in contents.slices}),
+        problems=contents.problems,
+        counts=dict(contents.counts),
+    )
+
+
+def _walk(root: pathlib.Path) -> Iterator[str]:
+    for directory, _, names in os.walk(root):
+        for name in names:
+            path = pathlib.Path(directory, name)
+            if path.is_file():
+                yield path.relative_to(root).as_posix()
+
+
+def _read_all(root: pathlib.Path, names: Sequence[str], num_workers: int) -> _Contents:
+    tasks = [
+        names[start : start + _FILES_PER_TASK]
+        for start in range(0, len(names), _FILES_PER_TASK)
+    ]
+    workers = min(num_workers or os.cpu_count() or 1, len(tasks))
+    total = _Contents()
+    if workers <= 1:
+        for task in tasks:
+            total.add(_read_files(root, task))
+        return total
+    progress = Progress(len(names), "reading headers", unit="files")
+    with processes.pool(workers) as pool:
+        done = 0
+        for task, found in zip(
+            tasks, pool.map(_read_files, [root] * len(tasks), tasks)
+        ):
+            total.add(found)
+            done += len(task)
+            progress.update(done)
+    progress.close()
+    return total
+
+
+def _read_files(root: pathlib.Path, names: Sequence[str]) -> _Contents:
+    contents = _Contents()
+    for name in names:
+        try:
+            _read_file(root, name, contents)
+        except (ValueError, OSError) as error:
+            contents.problems.append(Problem("unreadable file", name, str(error)))
+    return contents
+
+
+def _read_file(root: pathlib.Path, name: str, contents: _Contents) -> None:
+    if name.lower().endswith(".xml"):
+        header = annotation_xml.read_header(root / name)
+        if header.kind == annotation_xml.CT_MESSAGE:
+            contents.annotations.append((name, header))
+            contents.counts["CT annotation files"] += 1
+        elif header.kind == annotation_xml.XRAY_MESSAGE:
+            contents.counts["X-ray annotation files, ignored"] += 1
+        else:
+            contents.counts["other files, ignored"] += 1
+        return
+    header = dicom.read_header(root / name, name)
+    if header is None:
+        contents.counts["other files, ignored"] += 1
+    else:
+        contents.slices.append(header)
+        contents.counts["CT files"] += 1
+
+
+def _choose_annotations(
+    contents: _Contents, series: dict[str, list[dicom.SliceHeader]]
+) -> dict[str, str]:
+    """Returns the annotation file of each series; others are reported."""
+    by_study = collections.defaultdict(set)
+    for header in contents.slices:
+        by_study[header.study_uid].add(header.series_uid)
+    chosen: dict[str, str] = {}
+    for name, header in contents.annotations:
+        in_study = by_study.get(header.study_uid, set()) if header.study_uid else set()
+        if header.series_uid in series:
+            uid = header.series_uid
+        elif len(in_study) == 1:
+            (uid,) = in_study
+        else:
+            contents.problems.append(
+                Problem(
+                    "annotation file without its CT series",
+                    name,
+                    f"SeriesInstanceUID {header.series_uid or 'missing'}",
+                )
+            )
+            continue
+        if uid in chosen:
+            contents.problems.append(
+                Problem(
+                    "second annotation file of a series",
+                    name,
+                    f"{chosen[uid]} is used",
+                )
+            )
+        else:
+            chosen[uid] = name
+    return chosen
