@@ -13,38 +13,38 @@ import pytest
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
 _PACKAGE = "tf_probunet"
 
-# What each part of the package may import of it.
+# What each part of the package may import of it. Nobody imports the commands.
 _BASE = {
-    *("", "files", "damage", "arrays", "checksums", "hashing", "progress", "config"),
-    "cityscapes_labels",
+    *("", "files", "damage", "arrays", "hashing", "progress", "config", "labels"),
 }
-_METRICS = _BASE | {"evaluation"}
+_METRICS = _BASE | {"metrics"}
 _AFTER_EXPORT = "readers of saved models"
 _ALLOWED = {
     **{part: _BASE for part in _BASE},
     "seeds": _BASE,
-    "records": _BASE,
-    "preparation": _BASE | {"records", "preparation"},
-    "augmentation": _BASE | {"seeds"},
-    "input_pipeline": _BASE | {"seeds", "records", "augmentation"},
-    "losses": _BASE,
-    "models": _BASE | {"seeds", "losses", "models"},
-    "training": _METRICS
-    | {"seeds", "records", "input_pipeline", "models", "losses", "figures", "training"},
-    "model_card": _BASE,
-    "signatures": _BASE | {"seeds", "models"},
-    "export": _BASE | {"models", "training", "model_card", "signatures"},
-    "tflite": _BASE | {"models", "training", "signatures"},
-    "evaluation": _METRICS,
-    "figures": _METRICS | {"figures", _AFTER_EXPORT},
+    "dataset": _BASE | {"seeds", "dataset"},
+    "imaging": _BASE | {"imaging"},
+    "preparation": _BASE | {"dataset", "imaging", "preparation"},
+    "models": _BASE | {"seeds", "models"},
+    "training": _METRICS | {"seeds", "dataset", "models", "figures", "training"},
+    "artifacts": _BASE | {"artifacts"},
+    "export": _BASE | {"seeds", "models", "training", "artifacts", "export"},
+    "metrics": _METRICS,
+    "evaluation": _METRICS | {"evaluation"},
+    "figures": _METRICS | {"evaluation", "figures", _AFTER_EXPORT},
 }
 # Whatever comes after the export knows no model: the SavedModel is all it sees.
-_BEFORE_EXPORT = {"losses", "models", "training", "signatures", "export", "tflite"}
+_BEFORE_EXPORT = {"models", "training", "export", "commands"}
 # These read SavedModels, unlike the metrics and figures beside them.
 _READ_SAVED_MODELS = {
     f"{_PACKAGE}.evaluation.evaluate",
     f"{_PACKAGE}.evaluation.sources",
     f"{_PACKAGE}.figures.latent_plane",
+}
+# Tables of names that every part may read, and the metrics: rooms inside of rooms.
+_PARTS = {
+    f"{_PACKAGE}.dataset.cityscapes_labels": "labels",
+    f"{_PACKAGE}.evaluation.metrics": "metrics",
 }
 _TENSORFLOW = ("tensorflow", "tensorflow_probability", "keras")
 _RAW_FILES = {"pydicom", "defusedxml"}
@@ -89,6 +89,9 @@ def _part(module: str) -> str:
     """Returns the name of the part of the package that a module belongs to."""
     if module in _READ_SAVED_MODELS:
         return _AFTER_EXPORT
+    for start, part in _PARTS.items():
+        if module == start or module.startswith(f"{start}."):
+            return part
     return (module.split(".") + [""])[1]
 
 
@@ -110,17 +113,22 @@ def _within(names: set[str] | frozenset[str], package: str) -> set[str]:
 
 
 def test_this_test_sees_the_imports():
-    own = _own_imports(f"{_PACKAGE}.input_pipeline")
-    assert {f"{_PACKAGE}.{n}" for n in ("records", "seeds", "augmentation")} <= own
+    own = _own_imports(f"{_PACKAGE}.dataset.input_pipeline")
+    names = ("dataset.records", "seeds", "dataset.augmentation")
+    assert {f"{_PACKAGE}.{name}" for name in names} <= own
     assert _PACKAGE not in own
     assert "tensorflow" in _all_imports(f"{_PACKAGE}.preparation.phantom")
-    addons = _imports(_MODULES[f"{_PACKAGE}.augmentation"])  # inside of a function
+    addons = _imports(
+        _MODULES[f"{_PACKAGE}.dataset.augmentation"]
+    )  # inside of a function
     assert "tensorflow_addons.image" in addons
 
 
 @pytest.mark.parametrize("module", sorted(_MODULES))
 def test_arrows_point_forward(module):
     part = _part(module)
+    if part in ("commands", "__main__"):
+        return  # They join everything.
     imported = {_part(name) for name in _own_imports(module)}
     if part in _ALLOWED:
         assert imported <= _ALLOWED[part], f"{module}: may not import these"
@@ -143,7 +151,7 @@ def test_no_import_goes_round_in_a_circle():
 
 
 @pytest.mark.parametrize(
-    "module", [m for m in _MODULES if _part(m) in _BASE | {"evaluation"}]
+    "module", [m for m in _MODULES if _part(m) in _METRICS | {"evaluation"}]
 )
 def test_metrics_do_without_tensorflow(module):
     imported = _all_imports(module)
@@ -157,7 +165,7 @@ def test_figures_of_results_do_without_tensorflow(module):
 
 
 def test_importing_metrics_and_figures_does_not_load_tensorflow():
-    parts = _BASE | {"evaluation", "figures"}
+    parts = _METRICS | {"evaluation", "figures"}
     modules = ", ".join(m for m in _MODULES if _part(m) in parts)
     code = f"import sys, {modules}; sys.exit('tensorflow' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=_ROOT, check=False)
@@ -170,12 +178,12 @@ def test_only_the_augmentation_uses_tensorflow_addons():
         for module, path in _MODULES.items()
         if _within(_imports(path), "tensorflow_addons")
     ]
-    assert users == [f"{_PACKAGE}.augmentation"]
+    assert users == [f"{_PACKAGE}.dataset.augmentation"]
 
 
-def test_only_preparation_and_prediction_read_raw_files():
+def test_only_imaging_preparation_and_prediction_read_raw_files():
     for module, path in _MODULES.items():
-        if _part(module) not in ("preparation", "predict"):
+        if _part(module) not in ("imaging", "preparation", "predict"):
             for package in _RAW_FILES:
                 assert not _within(_imports(path), package), module
 
@@ -188,8 +196,10 @@ def test_no_internals_of_other_packages(path):
         assert not _within(_imports(path), internal)
 
 
-@pytest.mark.parametrize("module", sorted(_MODULES))
-def test_flags_are_defined_in_run_only(module):
+@pytest.mark.parametrize(
+    "module", sorted(m for m in _MODULES if _part(m) != "commands")
+)
+def test_flags_are_defined_in_commands_only(module):
     imported = _imports(_MODULES[module])
     assert not _within(imported, "absl.flags") | _within(imported, "absl.app")
 

@@ -9,18 +9,12 @@ import sys
 import pytest
 from helpers.goldens import GOLDENS
 
+from tf_probunet.commands import compared
+
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture
-def compared(monkeypatch):
-    monkeypatch.syspath_prepend(str(_ROOT / "run"))
-    import _compared
-
-    return _compared
-
-
-def test_every_model_and_ablation_is_compared(compared):
+def test_every_model_and_ablation_is_compared():
     flags = {model.key: model.flags for model in compared.MODELS}
     assert len(compared.chosen([])) == len(flags) == len(compared.MODELS)
     named = {f.split("=")[1] for fs in flags.values() for f in fs if "--model=" in f}
@@ -36,7 +30,7 @@ def test_every_model_and_ablation_is_compared(compared):
     assert heads == ["--num_heads=4", "--num_heads=8", "--num_heads=16"]
 
 
-def test_some_models_can_be_chosen(compared):
+def test_some_models_can_be_chosen():
     keys = [model.key for model in compared.chosen(["unet", "m_heads_8"])]
     assert keys == ["prob_unet", "unet", "m_heads_8"]
     with pytest.raises(ValueError, match="models has 'vnet', expected of prob_unet"):

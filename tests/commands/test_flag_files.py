@@ -17,19 +17,18 @@ _FLAG_FILES = sorted(_ROOT.glob("*.flags"))
 # Reads flag files with the flags of run/train.py, one after another.
 _READER = """
 import json, sys
-sys.path.insert(0, "run")
 sys.argv[0] = "run/train.py"
-import train, _cli, _train_flags
+from tf_probunet.commands import cli, train, train_flags
 configs = []
 for arguments in json.loads(sys.argv[1]):
-    _cli.FLAGS.unparse_flags()
-    for name in _cli.FLAGS:
-        _cli.FLAGS[name].unparse()
-    _cli.FLAGS([sys.argv[0], *arguments])
+    cli.FLAGS.unparse_flags()
+    for name in cli.FLAGS:
+        cli.FLAGS[name].unparse()
+    cli.FLAGS([sys.argv[0], *arguments])
     configs.append({
-        "config": _train_flags.config().to_json(),
-        "data_dir": _cli.FLAGS.data_dir,
-        "run_dir": _cli.FLAGS.run_dir,
+        "config": train_flags.config().to_json(),
+        "data_dir": cli.FLAGS.data_dir,
+        "run_dir": cli.FLAGS.run_dir,
     })
 print(json.dumps(configs))
 """

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import pathlib
 
 import pytest
 
-_ROOT = pathlib.Path(__file__).resolve().parents[2]
+from tf_probunet.commands.pieces import Pieces
+
 # Counts its calls, and fails as long as there is a file that says so.
 _SCRIPT = """
 import pathlib, sys
@@ -32,60 +32,56 @@ print("threads", os.environ["TF_NUM_INTRAOP_THREADS"])
 
 
 @pytest.fixture
-def module(monkeypatch, tmp_path):
-    monkeypatch.syspath_prepend(str(_ROOT / "run"))
-    import _pieces
-
-    (tmp_path / "work.py").write_text(_SCRIPT)
-    monkeypatch.setattr(_pieces, "RUN", tmp_path)
-    return _pieces
+def work(tmp_path):
+    """A script that notes each call."""
+    path = tmp_path / "work.py"
+    path.write_text(_SCRIPT)
+    return path
 
 
-def test_a_piece_is_done_once(module, tmp_path):
-    pieces = module.Pieces(tmp_path / "out", {"steps": 3})
-    seconds = pieces.run("train", "work.py", tmp_path, "a", "b")
+def test_a_piece_is_done_once(work, tmp_path):
+    pieces = Pieces(tmp_path / "out", {"steps": 3})
+    seconds = pieces.run("train", work, tmp_path, "a", "b")
     assert 0 < seconds < 60
-    again = module.Pieces(tmp_path / "out", {"steps": 3})
-    assert again.run("train", "work.py", tmp_path, "a", "b") == seconds
-    assert again.run("export", "work.py", tmp_path, "c") > 0
+    again = Pieces(tmp_path / "out", {"steps": 3})
+    assert again.run("train", work, tmp_path, "a", "b") == seconds
+    assert again.run("export", work, tmp_path, "c") > 0
     assert (tmp_path / "calls").read_text() == "a b\nc\n"
 
 
-def test_a_piece_that_was_stopped_is_done_again_and_its_time_counts(module, tmp_path):
+def test_a_piece_that_was_stopped_is_done_again_and_its_time_counts(work, tmp_path):
     (tmp_path / "stop").touch()
-    pieces = module.Pieces(tmp_path / "out", {})
+    pieces = Pieces(tmp_path / "out", {})
     with pytest.raises(SystemExit) as caught:
-        pieces.run("train", "work.py", tmp_path)
+        pieces.run("train", work, tmp_path)
     assert caught.value.code == 130
     note = json.loads((tmp_path / "out" / "done" / "train.json").read_text())
     assert note["seconds"] > 0 and not note["done"]
     (tmp_path / "stop").unlink()
-    assert pieces.run("train", "work.py", tmp_path) > note["seconds"]
+    assert pieces.run("train", work, tmp_path) > note["seconds"]
     assert (tmp_path / "calls").read_text() == "\n\n"
 
 
-def test_other_settings_need_another_directory(module, tmp_path):
-    module.Pieces(tmp_path / "out", {"steps": 3, "num_members": 2})
+def test_other_settings_need_another_directory(tmp_path):
+    Pieces(tmp_path / "out", {"steps": 3, "num_members": 2})
     with pytest.raises(ValueError, match="with steps 3, not 4; choose another"):
-        module.Pieces(tmp_path / "out", {"steps": 4, "num_members": 2})
+        Pieces(tmp_path / "out", {"steps": 4, "num_members": 2})
 
 
-def test_results_are_remembered(module, tmp_path):
-    pieces = module.Pieces(tmp_path / "out", {})
+def test_results_are_remembered(tmp_path):
+    pieces = Pieces(tmp_path / "out", {})
     assert pieces.remember("time", lambda: {"seconds": 1.5}) == {"seconds": 1.5}
     assert pieces.remember("time", lambda: {"seconds": 2.5}) == {"seconds": 1.5}
 
 
-def test_pieces_side_by_side_run_at_the_same_time(
-    module, tmp_path, capsys, monkeypatch
-):
+def test_pieces_side_by_side_run_at_the_same_time(tmp_path, capsys, monkeypatch):
     monkeypatch.delenv("TF_NUM_INTRAOP_THREADS", raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: 7)
     (tmp_path / "meet.py").write_text(_MEETING)
-    pieces = module.Pieces(tmp_path / "out", {}, jobs=2)
+    pieces = Pieces(tmp_path / "out", {}, jobs=2)
 
     def task(mine, other):
-        seconds = pieces.run(mine, "meet.py", tmp_path, mine, other)
+        seconds = pieces.run(mine, tmp_path / "meet.py", tmp_path, mine, other)
         return mine, seconds
 
     done = pieces.side_by_side([lambda: task("a", "b"), lambda: task("b", "a")])
@@ -97,11 +93,11 @@ def test_pieces_side_by_side_run_at_the_same_time(
         assert log.read_text() == "threads 3\n"
 
 
-def test_after_a_failure_no_more_pieces_are_begun(module, tmp_path, capsys):
+def test_after_a_failure_no_more_pieces_are_begun(work, tmp_path, capsys):
     (tmp_path / "stop").touch()
-    pieces = module.Pieces(tmp_path / "out", {})
-    tasks = [lambda: pieces.run("one", "work.py", tmp_path, "a")]
-    tasks.append(lambda: pieces.run("two", "work.py", tmp_path, "b"))
+    pieces = Pieces(tmp_path / "out", {})
+    tasks = [lambda: pieces.run("one", work, tmp_path, "a")]
+    tasks.append(lambda: pieces.run("two", work, tmp_path, "b"))
     with pytest.raises(SystemExit) as caught:
         pieces.side_by_side(tasks)
     assert caught.value.code == 130

@@ -16,22 +16,21 @@ _ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Starts the command once per flag file and notes how it ended.
 _READER = """
 import contextlib, io, json, os, sys
-sys.path.insert(0, "run")
 sys.argv[0] = "run/train.py"
-import train, _cli, _train_flags
+from tf_probunet.commands import cli, train, train_flags
 
 def main():
-    print(json.dumps(_train_flags.config().to_json()), file=answers)
+    print(json.dumps(train_flags.config().to_json()), file=answers)
 
 for path in json.load(sys.stdin):
-    for name in _cli.FLAGS:
-        _cli.FLAGS[name].unparse()
-    _cli.FLAGS.unparse_flags()
+    for name in cli.FLAGS:
+        cli.FLAGS[name].unparse()
+    cli.FLAGS.unparse_flags()
     sys.argv[1:] = [f"--flagfile={path}"]
     answers, errors, ended = io.StringIO(), io.StringIO(), None
     with contextlib.redirect_stderr(errors), contextlib.redirect_stdout(io.StringIO()):
         try:
-            _cli.start(main)
+            cli.start(main)
         except SystemExit as error:
             ended = error.code
         except Exception as error:

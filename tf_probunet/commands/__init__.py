@@ -1,1 +1,29 @@
-"""What each command does; `run/*.py` and `tf_probunet` are doors to them."""
+"""What each command does. `run/*.py` and `tf_probunet <command>` are doors to them.
+
+A command is a module here with a docstring (its help text), absl flags and `main()`.
+`REQUIRED` lists the flags that must be given; `TAKES_ARGUMENTS` is true where words
+that are no flags are handed to `main`.
+"""
+
+# Every command, in the order in which a newcomer meets them.
+COMMANDS = (
+    "demo",
+    "predict",
+    "explore",
+    "prepare_lidc",
+    "prepare_cityscapes",
+    "prepare_phantom",
+    "prepare_street_phantom",
+    "train",
+    "train_ensemble",
+    "export",
+    "export_tflite",
+    "evaluate",
+    "compare",
+    "figures",
+    "compare_models",
+    "compare_settings",
+    "model_table",
+    "draw_architectures",
+    "draw_curves",
+)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import errno
+import importlib
+import importlib.util
 import logging as python_logging
 import os
+import pathlib
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -20,6 +24,29 @@ _HELP = {"-h", "-help", "--help", "--helpshort", "--helpfull"}
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 # What it wraps its messages in: "{{node x}} <file>; <reason> [Op:SaveV2]".
 _WRAPPING = re.compile(r"\{\{.*?\}\}|\[Op:.*", re.DOTALL)
+
+
+# The module of the command that runs; None where a script brings its own flags.
+_module: str | None = None
+
+
+def run(name: str) -> None:
+    """Runs a command of this package with the words of the command line, and exits."""
+    global _module
+    _module = f"{__package__}.{name}"
+    module = importlib.import_module(_module)
+    start(
+        module.main,
+        getattr(module, "REQUIRED", ()),
+        arguments=getattr(module, "TAKES_ARGUMENTS", False),
+    )
+
+
+def summary(name: str) -> str:
+    """Returns the first line of a command's help text, without importing it."""
+    path = importlib.util.find_spec(f"{__package__}.{name}").origin
+    text = pathlib.Path(path).read_text(encoding="utf-8")
+    return ast.get_docstring(ast.parse(text)).splitlines()[0]
 
 
 def start(
@@ -105,12 +132,13 @@ def flag_name(field: dataclasses.Field) -> str:
 
 def main_module() -> str:
     """Returns the module whose flags `--help` shows."""
-    return sys.argv[0]
+    return _module or sys.argv[0]
 
 
 def _help_text() -> str:
-    main = sys.modules["__main__"]
-    return f"{(main.__doc__ or '').strip()}\n\n{FLAGS.main_module_help()}"
+    main = sys.modules[_module or "__main__"]
+    flags_of_it = FLAGS.module_help(main_module()).strip().partition("\n")[2]
+    return f"{(main.__doc__ or '').strip()}\n\nflags:\n{flags_of_it}"
 
 
 def _guarded(main: Callable[[], int | None]) -> None:

@@ -41,8 +41,8 @@ def score(pieces: Pieces, model: compared.Compared, data: str) -> tuple:
     """Exports and scores a model; returns results, also those of many samples."""
     values, saved = cli.FLAGS, compared.saved_model(pieces, model)
     words = [compared.trained(pieces, model), f"--out_dir={saved}", "--overwrite"]
-    pieces.run(f"export_{model.key}", "export.py", *words)
-    scored = ["evaluate.py", f"--saved_model={saved}", data]
+    pieces.run(f"export_{model.key}", "export", *words)
+    scored = ["evaluate", f"--saved_model={saved}", data]
     scored += [f"--{name}={values[name].value}" for name in ("split", "limit")]
     results = compared.score(pieces, model, scored)
     return results, compared.score(pieces, model, scored, values.many_samples)

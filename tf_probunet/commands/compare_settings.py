@@ -37,7 +37,7 @@ def score(pieces: Pieces, change: str, seed: int) -> float:
     name = "_".join([*re.findall(r"[\w.-]+", change.replace("--", "")), f"seed_{seed}"])
     run_dir = pieces.path / name
     words = [
-        "train.py",
+        "train",
         f"--flagfile={values.settings}",
         f"--data_dir={values.data_dir}",
     ]

@@ -68,7 +68,7 @@ def phantom(pieces: Pieces, settings: dict[str, object]) -> pathlib.Path:
     """Prepares the phantom images; phantom.flags was tuned on other seeds."""
     path = pieces.path / "phantom"
     counts = [f"--{n}={settings[n]}" for n in ("num_train", "num_val", "num_test")]
-    words = ["prepare_phantom.py", f"--out_dir={path}", *counts, "--seed=1"]
+    words = ["prepare_phantom", f"--out_dir={path}", *counts, "--seed=1"]
     pieces.run("prepare", *words)
     return path
 
@@ -101,7 +101,7 @@ def train(
             # Validated once, at the end: the last checkpoint is the one that counts.
             own += [f"--steps={count}", f"--validate_every={count}"]
             # The model's own flags come last: they win over those of the flag file.
-            run = functools.partial(pieces.run, f"train_{name}", "train.py")
+            run = functools.partial(pieces.run, f"train_{name}", "train")
             tasks.append(functools.partial(run, *words, *own))
             keys.append(model.key)
     seconds = dict.fromkeys(keys, 0.0)

@@ -6,6 +6,8 @@ Every step is a command that can be typed by itself; they are printed as they ru
 second run goes on where the first was stopped.
 """
 
+import pathlib
+
 from absl import flags
 
 from tf_probunet.commands import cli
@@ -17,6 +19,7 @@ flags.DEFINE_integer("steps", None, "training steps, instead of those of the fla
 flags.DEFINE_integer("num_train", 4000, "phantom images to train on", lower_bound=1)
 flags.DEFINE_integer("num_test", 250, "phantom images to score", lower_bound=1)
 MODELS = ("prob_unet", "unet")
+RELOAD = pathlib.Path(__file__).with_name("demo_reload.py")
 
 
 def make(pieces: Pieces, model: str) -> float:
@@ -27,12 +30,12 @@ def make(pieces: Pieces, model: str) -> float:
     training = [f"--flagfile={values.settings}", data, run, f"--model={model}"]
     if values.steps:
         training.append(f"--steps={values.steps}")
-    seconds = pieces.run(f"train_{model}", "train.py", *training)
+    seconds = pieces.run(f"train_{model}", "train", *training)
     target = [f"--out_dir={saved}", "--overwrite"]
-    seconds += pieces.run(f"export_{model}", "export.py", run, *target)
+    seconds += pieces.run(f"export_{model}", "export", run, *target)
     scored = [f"--saved_model={saved}", data, "--split=test", "--num_samples=1,4,8,16"]
     target = [f"--out_dir={results}", "--overwrite"]
-    return seconds + pieces.run(f"score_{model}", "evaluate.py", *scored, *target)
+    return seconds + pieces.run(f"score_{model}", "evaluate", *scored, *target)
 
 
 def main() -> None:
@@ -44,11 +47,11 @@ def main() -> None:
     counts = [f"--{n}={values[n].value}" for n in ("num_train", "num_test")]
     counts.append("--seed=1")  # phantom.flags was tuned on other seeds.
     target = f"--out_dir={pieces.path / 'phantom'}"
-    seconds = pieces.run("prepare", "prepare_phantom.py", target, *counts)
+    seconds = pieces.run("prepare", "prepare_phantom", target, *counts)
     seconds += sum(make(pieces, model) for model in MODELS)
     saved = pieces.path / "prob_unet_saved_model"
     kept = pieces.path / "prob_unet_results" / "samples.npz"
     print("\nreloading the SavedModel where only TensorFlow can be imported")
-    seconds += pieces.run("reload", "demo_reload.py", saved, kept)
+    seconds += pieces.run("reload", RELOAD, saved, kept)
     demo_summary.draw(kept, pieces.path / "samples.png")
     demo_summary.summarise(pieces.path, MODELS, seconds)

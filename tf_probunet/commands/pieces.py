@@ -14,7 +14,6 @@ from typing import IO, TypeVar
 
 from tf_probunet import files
 
-RUN = pathlib.Path(__file__).resolve().parent
 _INTERRUPTED = 130
 # TensorFlow computes with so many threads; of all cores if it is not set.
 _THREADS = "TF_NUM_INTRAOP_THREADS"
@@ -59,6 +58,7 @@ class Pieces:
     def run(self, name: str, *words: object) -> float:
         """Runs a command unless it is done, and returns its seconds.
 
+        The first word is a command of the package, or a script (a path to a .py file).
         The seconds of runs that were stopped count, too.
 
         Raises:
@@ -72,12 +72,11 @@ class Pieces:
             return before["seconds"]
         if self._exit_code:  # A piece beside this one failed or was stopped.
             sys.exit(self._exit_code)
-        print(f"\n$ python run/{' '.join(map(str, words))}", flush=True)
+        print(f"\n$ tf_probunet {' '.join(map(str, words))}", flush=True)
         start = time.monotonic()
         try:
             with self._output(name) as output:
-                command = [str(RUN / str(words[0])), *map(str, words[1:])]
-                code = self._call(command, output)
+                code = self._call(list(map(str, words)), output)
         finally:
             seconds = before["seconds"] + time.monotonic() - start
             files.write_json(note, {"seconds": seconds, "done": False})
@@ -137,8 +136,9 @@ class Pieces:
         if self._jobs > 1:
             threads = max(1, (os.cpu_count() or 1) // self._jobs)
             environment.setdefault(_THREADS, str(threads))
+        start = [] if words[0].endswith(".py") else ["-m", "tf_probunet"]
         process = subprocess.Popen(
-            [sys.executable, *words],
+            [sys.executable, *start, *words],
             env=environment,
             stdout=output,
             stderr=None if output is None else subprocess.STDOUT,
