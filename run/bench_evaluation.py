@@ -8,6 +8,7 @@ Both score the same masks in the same run, and their results must agree.
 import time
 import tracemalloc
 
+import _start  # noqa: F401  (the checkout's own package)
 import numpy as np
 from absl import flags
 

@@ -9,6 +9,7 @@ import pathlib
 import tempfile
 from unittest import mock
 
+import _start  # noqa: F401  (the checkout's own package)
 from absl import flags
 
 from tf_probunet import config as config_lib

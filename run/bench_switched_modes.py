@@ -5,6 +5,7 @@ python run/bench_switched_modes.py
 
 import timeit
 
+import _start  # noqa: F401  (the checkout's own package)
 import numpy as np
 from absl import flags
 

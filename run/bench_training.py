@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 
+import _start  # noqa: F401  (the checkout's own package)
 from absl import flags
 
 from tf_probunet import config as config_lib
