@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tf_probunet import files
+from tf_probunet.models import registry
 
-MODEL_NAMES = ("prob_unet", "unet", "dropout_unet", "m_heads", "image2image_vae")
 TASKS = ("plain", "switched")
 
 
@@ -73,7 +73,10 @@ class ModelConfig(_Checked):
     """
 
     name: str = _field(
-        "prob_unet", "which model to train", choices=MODEL_NAMES, flag="model"
+        "prob_unet",
+        "which model to train",
+        choices=tuple(registry.MODELS),
+        flag="model",
     )
     num_classes: int = _field(2, "classes of the label maps", at_least=2)
     image_channels: int = _field(1, "channels of the image", at_least=1)
@@ -135,7 +138,7 @@ class ModelConfig(_Checked):
     @property
     def size_divisor(self) -> int:
         """Heights and widths that the down-samplings allow are multiples of this."""
-        has_latents = self.name in ("prob_unet", "image2image_vae")
+        has_latents = registry.MODELS[self.name].has_latents
         return 2 ** (self.num_scales - 1) * (self.latent_pooling if has_latents else 1)
 
 

@@ -15,13 +15,15 @@ _ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def test_every_model_and_ablation_is_compared():
-    flags = {model.key: model.flags for model in compared.MODELS}
-    assert len(compared.chosen([])) == len(flags) == len(compared.MODELS)
+    candidates = compared.candidates()
+    flags = {model.key: model.flags for model in candidates}
+    assert candidates[0].key == "prob_unet"
+    assert len(compared.chosen([])) == len(flags) == len(candidates)
     named = {f.split("=")[1] for fs in flags.values() for f in fs if "--model=" in f}
-    ensembles = {m.key for m in compared.MODELS if m.is_ensemble}
+    ensembles = {m.key for m in candidates if m.is_ensemble}
     assert named | ensembles == {g.model for g in GOLDENS} - {"unet_ensemble"}
-    ablations = {fs for fs in flags.values() if fs and "--model=" not in fs[0]}
-    assert ablations == {
+    ablations = {fs[1:] for fs in flags.values() if len(fs) > 1}
+    assert {a for a in ablations if "num_heads" not in a[0]} == {
         ("--fixed_prior",),
         ("--fixed_prior", "--noposterior_sees_image"),
         ("--injection=start",),

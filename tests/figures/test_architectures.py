@@ -7,8 +7,8 @@ import xml.etree.ElementTree
 import matplotlib
 import pytest
 
-from tf_probunet.config import MODEL_NAMES
 from tf_probunet.figures import architectures, style
+from tf_probunet.models import registry
 
 IMAGES = pathlib.Path(__file__).parents[2] / "docs" / "images"
 DOCS = IMAGES.parent / "models.md"
@@ -26,7 +26,8 @@ def _filled(svg: bytes, colour: str) -> int:
 
 
 def test_every_model_has_a_picture_that_the_docs_show():
-    assert {*MODEL_NAMES, "unet_ensemble", "ablations"} == set(architectures.PICTURES)
+    named = {*registry.MODELS, registry.ENSEMBLE, "ablations"}
+    assert named == set(architectures.PICTURES)
     shown = re.findall(r"\]\(images/(\w+)\.svg\)", DOCS.read_text(encoding="utf-8"))
     assert sorted(shown) == sorted(architectures.PICTURES)
 

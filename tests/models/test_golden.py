@@ -1,9 +1,6 @@
 """Every public model through its life: training, checkpoint, SavedModel, replicas."""
 
 import dataclasses
-import importlib
-import inspect
-import pkgutil
 
 import numpy as np
 import pytest
@@ -11,11 +8,9 @@ import tensorflow as tf
 from helpers import goldens
 from helpers.goldens import GOLDENS
 
-import tf_probunet
-from tf_probunet import files, models, seeds
+from tf_probunet import files, seeds
 from tf_probunet.config import Config, DataConfig
 from tf_probunet.export import export, signatures
-from tf_probunet.models import unet_ensemble
 from tf_probunet.models.base import SegmentationModel
 from tf_probunet.training import strategy
 from tf_probunet.training.run_dir import RunDir
@@ -236,38 +231,3 @@ def test_several_graders_count_as_their_mean(golden, no_noise):
     for name, value in together.items():
         mean = np.mean([terms[name] for terms in alone])
         assert float(value) == pytest.approx(mean, rel=1e-4, abs=1e-5), name
-
-
-def _subclasses(of):
-    for subclass in of.__subclasses__():
-        yield subclass
-        yield from _subclasses(subclass)
-
-
-def test_every_public_model_is_in_the_registry():
-    for module in pkgutil.walk_packages(tf_probunet.__path__, "tf_probunet."):
-        importlib.import_module(module.name)
-    tested = {golden.model for golden in GOLDENS}
-    assert tested == {*models.names(), unet_ensemble.NAME}
-    classes = {golden.class_name for golden in GOLDENS}
-    public = {
-        found.__name__
-        for found in _subclasses(SegmentationModel)
-        if found.__module__.startswith("tf_probunet.") and not inspect.isabstract(found)
-    }
-    assert classes == public
-
-
-def test_every_ablation_is_in_the_registry():
-    configs = [golden.config() for golden in GOLDENS if golden.model == "prob_unet"]
-    names = ("fixed_prior", "posterior_sees_image", "injection")
-    settings = {tuple(getattr(c, name) for name in names) for c in configs}
-    assert settings == {
-        (False, True, "end"),
-        (True, True, "end"),
-        (True, False, "end"),
-        (False, True, "start"),
-    }
-    assert all(
-        dataclasses.replace(c, latent_dim=2) == c and c.beta == 1.0 for c in configs
-    )

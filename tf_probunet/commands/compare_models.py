@@ -30,14 +30,14 @@ flags.DEFINE_integer("num_test", 250, "phantom images to score", lower_bound=1)
 flags.DEFINE_integer("size", 48, "height and width of the timed image", lower_bound=1)
 flags.DEFINE_integer("many_samples", 0, "one more column, over 16 samples; 0 for none")
 flags.DEFINE_integer("jobs", 1, "runs at a time; they share the cores", lower_bound=1)
-flags.DEFINE_list("models", [], "only these beside prob_unet; see compared.MODELS")
+flags.DEFINE_list("models", [], "only these beside prob_unet; m_heads_8, say")
 KEPT = (
     "data_dir split limit settings steps kl_warmup_steps num_members member_steps "
     "num_train num_val num_test size many_samples"
 ).split()
 
 
-def score(pieces: Pieces, model: compared.Compared, data: str) -> tuple:
+def score(pieces: Pieces, model: compared.Candidate, data: str) -> tuple:
     """Exports and scores a model; returns results, also those of many samples."""
     values, saved = cli.FLAGS, compared.saved_model(pieces, model)
     words = [compared.trained(pieces, model), f"--out_dir={saved}", "--overwrite"]
@@ -67,7 +67,7 @@ def main() -> None:
         # Timed when nothing else runs any more.
         times = trained[model.key], *compared.time_samples(pieces, model, values.size)
         entries.append(model_table.Entry(results, *times, many))
-    rows = model_table.table(entries, reference=compared.MODELS[0].title)
+    rows = model_table.table(entries, reference=models[0].title)
     print(f"\n{model_table.to_text(rows)}")
     path = pieces.path / "table.md"
     files.write_text(path, model_table.to_markdown(rows))

@@ -11,11 +11,19 @@ from collections.abc import Sequence
 from tf_probunet import files
 from tf_probunet.commands.pieces import Pieces
 from tf_probunet.evaluation import compare
+from tf_probunet.models import registry
 
 
 @dataclasses.dataclass(frozen=True)
-class Compared:
-    """A row of the table: how it is called, and its flags beside those of all."""
+class Candidate:
+    """A model that is trained and scored.
+
+    Attributes:
+        key: names its files.
+        title: of its row in the table.
+        flags: of `run/train.py`, after those that all candidates share.
+        is_ensemble: whether several runs are put together.
+    """
 
     key: str
     title: str
@@ -23,45 +31,35 @@ class Compared:
     is_ensemble: bool = False
 
 
-MODELS = (
-    Compared("prob_unet", "Probabilistic U-Net", ("--model=prob_unet",)),
-    Compared("unet", "U-Net Ensemble", ("--model=unet",), is_ensemble=True),
-    Compared("dropout_unet", "Dropout U-Net", ("--model=dropout_unet",)),
-    *(
-        Compared(
-            f"m_heads_{number}",
-            f"M-Heads, {number} heads",
-            ("--model=m_heads", f"--num_heads={number}"),
+def candidates() -> list[Candidate]:
+    """Returns all models, and after them the ablations."""
+    variants = {k: v for k, v in registry.VARIANTS.items() if v.is_compared}
+    return [
+        Candidate(
+            key,
+            f"ablation: {variant.title}" if variant.is_ablation else variant.title,
+            variant.flags(),
+            variant.is_ensemble,
         )
-        for number in (4, 8, 16)
-    ),
-    Compared("image2image_vae", "Image2Image VAE", ("--model=image2image_vae",)),
-    Compared("fixed_prior", "ablation: fixed prior", ("--fixed_prior",)),
-    Compared(
-        "blind_posterior",
-        "ablation: fixed prior, posterior without image",
-        ("--fixed_prior", "--noposterior_sees_image"),
-    ),
-    Compared(
-        "early_injection", "ablation: latents at the start", ("--injection=start",)
-    ),
-)
+        for key, variant in sorted(variants.items(), key=lambda kv: kv[1].is_ablation)
+    ]
 
 
-def chosen(keys: Sequence[str]) -> list[Compared]:
-    """Returns the models of these keys and the first, which is always there.
+def chosen(keys: Sequence[str]) -> list[Candidate]:
+    """Returns the candidates with these keys, and the first one in any case.
 
     Args:
-        keys: some of the models' keys; none for all models.
+        keys: some of the candidates' keys; none for all of them.
 
     Raises:
         ValueError: there is no such model.
     """
-    known = [model.key for model in MODELS]
+    known = candidates()
+    names = [candidate.key for candidate in known]
     for key in keys:
-        if key not in known:
-            raise ValueError(f"models has {key!r}, expected of {', '.join(known)}")
-    return [m for m in MODELS if not keys or m.key in (*keys, known[0])]
+        if key not in names:
+            raise ValueError(f"models has {key!r}, expected of {', '.join(names)}")
+    return [c for c in known if not keys or c.key in (*keys, names[0])]
 
 
 def phantom(pieces: Pieces, settings: dict[str, object]) -> pathlib.Path:
@@ -75,7 +73,7 @@ def phantom(pieces: Pieces, settings: dict[str, object]) -> pathlib.Path:
 
 def train(
     pieces: Pieces,
-    models: Sequence[Compared],
+    models: Sequence[Candidate],
     words: Sequence[str],
     steps: int,
     member_steps: Sequence[int],
@@ -110,7 +108,7 @@ def train(
     return seconds
 
 
-def trained(pieces: Pieces, model: Compared) -> str:
+def trained(pieces: Pieces, model: Candidate) -> str:
     """Returns the flag that tells `run/export.py` where a trained model is."""
     path = pieces.path / model.key
     return f"--members={path}_[0-9][0-9]" if model.is_ensemble else f"--run_dir={path}"
@@ -118,7 +116,7 @@ def trained(pieces: Pieces, model: Compared) -> str:
 
 def score(
     pieces: Pieces,
-    model: Compared,
+    model: Candidate,
     command: Sequence[str],
     many_samples: int | None = None,
 ) -> compare.Results | None:
@@ -145,12 +143,12 @@ def score(
     return compare.read(path, model.title)
 
 
-def saved_model(pieces: Pieces, model: Compared) -> pathlib.Path:
+def saved_model(pieces: Pieces, model: Candidate) -> pathlib.Path:
     """Returns where a model is exported to."""
     return pieces.path / f"{model.key}_saved_model"
 
 
-def time_samples(pieces: Pieces, model: Compared, size: int) -> tuple[float, int]:
+def time_samples(pieces: Pieces, model: Candidate, size: int) -> tuple[float, int]:
     """Times 16 samples of one image, or as many as there are; the best run counts.
 
     Returns:

@@ -7,14 +7,21 @@ import sys
 
 import numpy as np
 
-sys.modules["tf_probunet"] = None  # Importing it would raise from here on.
-import tensorflow as tf  # noqa: E402
 
-model = tf.saved_model.load(sys.argv[1])
-with np.load(sys.argv[2]) as kept:
-    image = kept["images"][:1]
-first, second = (model.sample(image, 16, 7)["labels"].numpy() for _ in range(2))
-if first.shape != (1, 16, *image.shape[1:3]) or (first != second).any():
-    sys.exit("error: the reloaded model does not repeat its samples")
-areas = (first[0] > 0).sum((1, 2)).tolist()
-print(f"16 samples of one image, in pixels: {', '.join(map(str, areas))}")
+def main(path: str, kept_path: str) -> None:
+    """Checks that the reloaded model repeats its samples."""
+    sys.modules["tf_probunet"] = None  # Importing it would raise from here on.
+    import tensorflow as tf
+
+    model = tf.saved_model.load(path)
+    with np.load(kept_path) as kept:
+        image = kept["images"][:1]
+    first, second = (model.sample(image, 16, 7)["labels"].numpy() for _ in range(2))
+    if first.shape != (1, 16, *image.shape[1:3]) or (first != second).any():
+        sys.exit("error: the reloaded model does not repeat its samples")
+    areas = (first[0] > 0).sum((1, 2)).tolist()
+    print(f"16 samples of one image, in pixels: {', '.join(map(str, areas))}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

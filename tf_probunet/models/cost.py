@@ -7,11 +7,15 @@ up-sampling, biases and activations are left out: they are below a hundredth.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from tf_probunet import models
 from tf_probunet.config import ModelConfig
+from tf_probunet.models import registry
 from tf_probunet.models.blocks import channels
+
+# Members of the ensemble in the table, as in the paper's comparison with 16 samples.
+NUM_MEMBERS = 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,35 +85,56 @@ def cost(config: ModelConfig, height: int, width: int, num_members: int = 0) -> 
         num_members: of a U-Net Ensemble; 0 for a model on its own.
     """
     config = models.with_defaults(config)
-    size, image, classes = (height, width), config.image_channels, config.num_classes
-    if config.name in ("unet", "dropout_unet"):
-        layers = [*_unet(config, image, size), *_head(config, classes, size)]
-        if num_members:
-            return Cost([], layers, copies=num_members)
-        # The U-Net's only sample is computed once, dropout's anew for each.
-        return Cost(layers, []) if config.name == "unet" else Cost([], layers)
-    if config.name == "m_heads":
-        head = _head(config, classes * config.num_heads, size)
-        return Cost([*_unet(config, image, size), *head], [])
-    return _prob_unet(config, size)
+    if config.name not in _COSTS:
+        raise ValueError(
+            f"the cost of model {config.name!r} is unknown, expected one of "
+            f"{', '.join(_COSTS)}"
+        )
+    single = _COSTS[config.name](config, (height, width))
+    if not num_members:
+        return single
+    # Each sample of an ensemble is a member, which shares nothing with the others.
+    return Cost([], [*single.per_image, *single.per_sample], copies=num_members)
 
 
-def _prob_unet(config: ModelConfig, size: tuple[int, int]) -> Cost:
+def _unet_cost(config: ModelConfig, size: tuple[int, int]) -> Cost:
+    """The only sample is computed once."""
+    layers = _unet(config, config.image_channels, size)
+    return Cost([*layers, *_head(config, config.num_classes, size)], [])
+
+
+def _dropout_unet_cost(config: ModelConfig, size: tuple[int, int]) -> Cost:
+    """Nothing is shared between samples."""
+    return Cost([], _unet_cost(config, size).per_image)
+
+
+def _m_heads_cost(config: ModelConfig, size: tuple[int, int]) -> Cost:
+    head = _head(config, config.num_classes * config.num_heads, size)
+    return Cost([*_unet(config, config.image_channels, size), *head], [])
+
+
+def _prob_unet_cost(config: ModelConfig, size: tuple[int, int]) -> Cost:
     image, latent = config.image_channels, config.latent_dim
-    blind = config.name == "image2image_vae" or not config.posterior_sees_image
-    early = config.name == "image2image_vae" or config.injection == "start"
-    fixed = config.name == "image2image_vae" or config.fixed_prior
-    seen = config.num_classes + (0 if blind else image)
+    seen = config.num_classes + (image if config.posterior_sees_image else 0)
     posterior = _gaussian(config, seen, size)
-    prior = [] if fixed else _gaussian(config, image, size)
+    prior = [] if config.fixed_prior else _gaussian(config, image, size)
     first, *rest = _head(config, config.num_classes, size)
-    if early:
+    if config.injection == "start":
         network = [*_unet(config, image + latent, size), first, *rest]
         return Cost(prior, network, posterior)
     # f_comb's first convolution splits: W [f, z] = W_f f + W_z z.
     shift = Conv(1, latent, config.base_channels, 1, has_bias=False)
     trunk = [*_unet(config, image, size), *prior, first]
     return Cost(trunk, [shift, *rest], posterior)
+
+
+_COSTS = {
+    "prob_unet": _prob_unet_cost,
+    "unet": _unet_cost,
+    "dropout_unet": _dropout_unet_cost,
+    "m_heads": _m_heads_cost,
+    "image2image_vae": _prob_unet_cost,
+}
 
 
 def _encoder(config: ModelConfig, inputs: int, size: tuple[int, int]) -> list[Conv]:
@@ -152,22 +177,14 @@ def _pixels(size: tuple[int, int], scale: int) -> int:
     return (size[0] >> scale) * (size[1] >> scale)
 
 
-# Each row of the table: title, settings, members of an ensemble.
-ROWS = (
-    ("Probabilistic U-Net", {"name": "prob_unet"}, 0),
-    ("— fixed prior", {"name": "prob_unet", "fixed_prior": True}, 0),
-    (
-        "— fixed prior, posterior without image",
-        {"name": "prob_unet", "fixed_prior": True, "posterior_sees_image": False},
-        0,
-    ),
-    ("— latents at the start", {"name": "prob_unet", "injection": "start"}, 0),
-    ("U-Net", {"name": "unet"}, 0),
-    ("U-Net Ensemble, 16 members", {"name": "unet"}, 16),
-    ("Dropout U-Net", {"name": "dropout_unet"}, 0),
-    ("M-Heads, 16 heads", {"name": "m_heads", "num_heads": 16}, 0),
-    ("Image2Image VAE", {"name": "image2image_vae"}, 0),
-)
+def rows() -> Iterator[tuple[str, registry.Variant]]:
+    """Yields the title and the variant of each row of the table."""
+    for variant in registry.VARIANTS.values():
+        if variant.has_cost:
+            title = f"— {variant.title}" if variant.is_ablation else variant.title
+            if variant.is_ensemble:
+                title += f", {NUM_MEMBERS} members"
+            yield title, variant
 
 
 def markdown_table(config: ModelConfig, height: int, width: int) -> str:
@@ -176,8 +193,9 @@ def markdown_table(config: ModelConfig, height: int, width: int) -> str:
         "| model | parameters | in sampling | multiply-adds, 1 sample | 16 samples |",
         "|---|---:|---:|---:|---:|",
     ]
-    for title, settings, num_members in ROWS:
-        row = cost(dataclasses.replace(config, **settings), height, width, num_members)
+    for title, variant in rows():
+        own = dataclasses.replace(config, name=variant.model, **variant.settings)
+        row = cost(own, height, width, NUM_MEMBERS if variant.is_ensemble else 0)
         millions = (row.parameters / 1e6, row.sampling_parameters / 1e6)
         billions = (row.multiply_adds(1) / 1e9, row.multiply_adds(16) / 1e9)
         lines.append(

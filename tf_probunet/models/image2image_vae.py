@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
-from tf_probunet.config import ModelConfig
 from tf_probunet.models.prob_unet import ProbUNet
 
 
@@ -12,13 +9,6 @@ class Image2ImageVAE(ProbUNet):
     """The paper's fourth baseline (after Zhu et al., 2017).
 
     It is the Probabilistic U-Net with all three ablations at once: a standard normal
-    prior, a posterior that sees the labels only, and latents at the input.
+    prior, a posterior that sees the labels only, and latents at the input. The model
+    registry fixes these settings.
     """
-
-    def __init__(self, config: ModelConfig, seed: int = 0):
-        fixed = {
-            "fixed_prior": True,
-            "posterior_sees_image": False,
-            "injection": "start",
-        }
-        super().__init__(dataclasses.replace(config, **fixed), seed)

@@ -6,12 +6,10 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from tf_probunet.models import registry
 from tf_probunet.models.base import Batch, SegmentationModel
 from tf_probunet.models.m_heads import checked_count
 from tf_probunet.models.unet import UNet
-
-# It is no `--model`: there is nothing to train but its members.
-NAME = "unet_ensemble"
 
 
 class UNetEnsemble(SegmentationModel):
@@ -20,7 +18,7 @@ class UNetEnsemble(SegmentationModel):
     def __init__(self, members: Sequence[UNet]):
         if not members:
             raise ValueError("an ensemble needs at least one member")
-        super().__init__(members[0].config, members[0].seed, NAME)
+        super().__init__(members[0].config, members[0].seed, registry.ENSEMBLE)
         self.members = list(members)
         self.max_samples = len(self.members)
 

@@ -1,0 +1,132 @@
+"""The one table of models. Everything that lists models is derived from it.
+
+A new model gets an entry here, and `tests/models/test_registry.py` then names every
+piece that is still missing: class, cost, picture, documentation, golden case. Nothing
+here imports TensorFlow.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """A model that can be trained.
+
+    Attributes:
+        title: for tables and figures.
+        class_name: in the module of `tf_probunet.models` with the model's name.
+        has_latents: whether its samples come from a latent space.
+        defaults: settings that the configuration may leave open. They are the paper's
+            for LIDC; flag files hold what differs for Cityscapes.
+        fixed: settings that make the model what it is; nothing else is possible.
+    """
+
+    title: str
+    class_name: str
+    has_latents: bool = False
+    defaults: dict[str, Any] = dataclasses.field(default_factory=dict)
+    fixed: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Variant:
+    """A model with certain settings: a row in the tables that compare models.
+
+    Attributes:
+        title: of the row.
+        model: its name in `MODELS`.
+        settings: that make it this variant.
+        is_ablation: whether the paper calls it an ablation.
+        is_ensemble: whether several runs with different seeds are put together.
+        has_cost: whether `run/model_table.py` lists it.
+        is_compared: whether `run/compare_models.py` trains it.
+    """
+
+    title: str
+    model: str
+    settings: dict[str, Any] = dataclasses.field(default_factory=dict)
+    is_ablation: bool = False
+    is_ensemble: bool = False
+    has_cost: bool = True
+    is_compared: bool = True
+
+    def flags(self) -> tuple[str, ...]:
+        """Returns the model and its settings as flags of `run/train.py`."""
+        words = [f"--model={self.model}"]
+        for name, value in self.settings.items():
+            if isinstance(value, bool):
+                words.append(f"--{name}" if value else f"--no{name}")
+            else:
+                words.append(f"--{name}={value}")
+        return tuple(words)
+
+
+MODELS = {
+    "prob_unet": Entry(
+        "Probabilistic U-Net",
+        "ProbUNet",
+        has_latents=True,
+        defaults={"latent_dim": 6, "beta": 1.0},
+    ),
+    "unet": Entry("U-Net", "UNet"),
+    "dropout_unet": Entry("Dropout U-Net", "DropoutUNet"),
+    "m_heads": Entry("M-Heads", "MHeads"),
+    "image2image_vae": Entry(
+        "Image2Image VAE",
+        "Image2ImageVAE",
+        has_latents=True,
+        defaults={"latent_dim": 3, "beta": 10.0},
+        fixed={
+            "fixed_prior": True,
+            "posterior_sees_image": False,
+            "injection": "start",
+        },
+    ),
+}
+
+# Trained U-Nets that were put together: exported and scored, but never trained itself.
+ENSEMBLE = "unet_ensemble"
+
+# By the name that `run/compare_models.py --models` knows.
+VARIANTS = {
+    "prob_unet": Variant("Probabilistic U-Net", "prob_unet"),
+    "fixed_prior": Variant(
+        "fixed prior", "prob_unet", {"fixed_prior": True}, is_ablation=True
+    ),
+    "blind_posterior": Variant(
+        "fixed prior, posterior without image",
+        "prob_unet",
+        {"fixed_prior": True, "posterior_sees_image": False},
+        is_ablation=True,
+    ),
+    "early_injection": Variant(
+        "latents at the start", "prob_unet", {"injection": "start"}, is_ablation=True
+    ),
+    "single_unet": Variant("U-Net", "unet", is_compared=False),
+    "unet": Variant("U-Net Ensemble", "unet", is_ensemble=True),
+    "dropout_unet": Variant("Dropout U-Net", "dropout_unet"),
+    **{
+        f"m_heads_{number}": Variant(
+            f"M-Heads, {number} heads",
+            "m_heads",
+            {"num_heads": number},
+            has_cost=number == 16,
+        )
+        for number in (4, 8, 16)
+    },
+    "image2image_vae": Variant("Image2Image VAE", "image2image_vae"),
+}
+
+
+def entry(name: str) -> Entry:
+    """Returns the entry of a model.
+
+    Raises:
+        ValueError: there is no such model.
+    """
+    if name not in MODELS:
+        raise ValueError(f"model is {name!r}, expected one of {', '.join(MODELS)}")
+    return MODELS[name]
