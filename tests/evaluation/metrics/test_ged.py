@@ -318,3 +318,50 @@ def test_floors_of_label_maps_leave_ignored_pixels_out():
         modes, (2,), modes=modes, probabilities=[0.5, 0.5], labels=labels
     )
     np.testing.assert_allclose(known, [2 * 0.5 - 0.5 * 0.5 - 0.5])
+
+
+@pytest.mark.parametrize("both_empty", ["zero", "drop"])
+def test_weights_that_are_multiples_count_like_repeated_masks(both_empty):
+    rng = np.random.default_rng(2)
+    samples = (rng.random((3, 5, 5)) < 0.4).astype(np.uint8)
+    graders = (rng.random((2, 5, 5)) < 0.4).astype(np.uint8)
+    samples[0] = graders[1] = 0
+    weighted = ged.energy_distance(
+        samples,
+        graders,
+        both_empty=both_empty,
+        sample_weights=[1 / 6, 2 / 6, 3 / 6],
+        grader_weights=[1 / 4, 3 / 4],
+    )
+    repeated = ged.energy_distance(
+        np.repeat(samples, [1, 2, 3], axis=0),
+        np.repeat(graders, [1, 3], axis=0),
+        both_empty=both_empty,
+    )
+    assert weighted == pytest.approx(repeated)
+
+
+def test_weights_of_a_batch():
+    rng = np.random.default_rng(3)
+    samples, graders = (
+        rng.integers(0, 2, (2, 3, 4, 4)),
+        rng.integers(0, 2, (2, 2, 4, 4)),
+    )
+    weights = rng.dirichlet(np.ones(3), 2)
+    together = ged.energy_terms(samples, graders, sample_weights=weights)
+    alone = [
+        ged.energy_distance(s, g, sample_weights=w)
+        for s, g, w in zip(samples, graders, weights)
+    ]
+    np.testing.assert_allclose(together.energy_distance, alone)
+
+
+def test_weighted_samples_have_no_counts_and_graders_one_kind_of_weights():
+    samples, graders = np.zeros((3, 4, 4), int), np.zeros((2, 4, 4), int)
+    thirds = np.full(3, 1 / 3)
+    with pytest.raises(ValueError, match=r"counts are \[1, 3\]; expected 3 alone"):
+        ged.energy_terms(samples, graders, counts=[1, 3], sample_weights=thirds)
+    with pytest.raises(ValueError, match="weights and grader_weights are the same"):
+        ged.energy_distance(
+            samples, graders, weights=[0.5, 0.5], grader_weights=[0.5, 0.5]
+        )

@@ -125,3 +125,36 @@ def test_collective_insight_of_single_masks():
 def test_collective_insight_of_empty_masks(samples, graders, expected):
     value = matching.collective_insight(np.stack(samples), np.stack(graders))
     assert value == pytest.approx(expected)
+
+
+def test_equal_weights_give_the_matching_without_weights():
+    rng = np.random.default_rng(0)
+    for num_samples, num_graders in ((3, 4), (4, 4), (16, 4), (1, 3)):
+        samples = rng.integers(0, 2, (num_samples, 4, 4))
+        graders = rng.integers(0, 2, (num_graders, 4, 4))
+        weighted = matching.hungarian_iou(
+            samples, graders, sample_weights=np.full(num_samples, 1 / num_samples)
+        )
+        assert weighted == pytest.approx(matching.hungarian_iou(samples, graders))
+
+
+def test_weights_that_are_multiples_count_like_repeated_masks():
+    rng = np.random.default_rng(1)
+    samples, graders = rng.integers(0, 2, (3, 4, 4)), rng.integers(0, 2, (2, 4, 4))
+    weighted = matching.hungarian_iou(
+        samples,
+        graders,
+        sample_weights=[1 / 6, 2 / 6, 3 / 6],
+        grader_weights=[1 / 4, 3 / 4],
+    )
+    repeated = matching.hungarian_iou(
+        np.repeat(samples, [1, 2, 3], axis=0), np.repeat(graders, [1, 3], axis=0)
+    )
+    assert weighted == pytest.approx(repeated)
+
+
+def test_weights_that_do_not_fit_are_named():
+    with pytest.raises(ValueError, match=r"sample_weights have shape \(2,\)"):
+        matching.matched_iou(np.zeros((3, 4)), sample_weights=[0.5, 0.5])
+    with pytest.raises(ValueError, match="grader_weights are .*sum to 1"):
+        matching.matched_iou(np.zeros((3, 2)), grader_weights=[0.5, 0.6])

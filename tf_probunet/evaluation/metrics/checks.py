@@ -136,25 +136,28 @@ def option(value: str, name: str, allowed: Sequence[str]) -> None:
         raise ValueError(f"{name} is {value!r}; expected one of {', '.join(allowed)}")
 
 
-def mode_weights(weights: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Returns the probabilities of ground-truth modes as float64, broadcast to shape.
+def mode_weights(
+    weights: np.ndarray, shape: tuple[int, ...], name: str = "weights"
+) -> np.ndarray:
+    """Returns the probabilities of masks or modes as float64, broadcast to shape.
 
     Args:
         weights: [M], or [N, M] for a batch.
         shape: the expected shape, (M,) or (N, M).
+        name: what they are, for the error message.
 
     Raises:
         ValueError: unless they are of that shape, not negative and sum to 1.
     """
     weights = np.asarray(weights, np.float64)
     if weights.shape not in (shape, shape[-1:]):
-        raise MaskError(f"weights have shape {weights.shape}; expected {shape}")
+        raise MaskError(f"{name} have shape {weights.shape}; expected {shape}")
     weights = np.broadcast_to(weights, shape)
     valid = (weights.min(-1) >= 0) & (np.abs(weights.sum(-1) - 1) < 1e-6)
     if not valid.all():
         image = int(np.argmin(valid)) if weights.ndim > 1 else None
         raise MaskError(
-            f"weights are {weights if image is None else weights[image]}; expected "
+            f"{name} are {weights if image is None else weights[image]}; expected "
             "probabilities that sum to 1",
             image,
         )

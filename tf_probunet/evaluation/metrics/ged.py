@@ -43,6 +43,8 @@ def energy_distance(
     statistic: str = "v",
     both_empty: str = "zero",
     weights: np.ndarray | None = None,
+    sample_weights: np.ndarray | None = None,
+    grader_weights: np.ndarray | None = None,
     labels: LabelSet | None = None,
 ) -> float:
     """Squared generalised energy distance of one image.
@@ -53,8 +55,11 @@ def energy_distance(
         statistic: "v" counts pairs i = j (the paper), "u" does not.
         both_empty: distance of two empty masks: "zero" (the paper), or "drop" to leave
             such pairs out of all three means.
-        weights: [M] probabilities of ground-truth modes given as graders; their term is
+        weights: an older name of `grader_weights`.
+        sample_weights: [S] probabilities of the samples, which sum to 1. Their term is
             then the exact expectation, pairs i = j included, for either statistic.
+        grader_weights: [M] probabilities of the graders, or of ground-truth modes given
+            as graders; likewise.
         labels: the classes of label maps; None for binary masks.
 
     Returns:
@@ -70,6 +75,8 @@ def energy_distance(
         statistic=statistic,
         both_empty=both_empty,
         weights=weights,
+        sample_weights=sample_weights,
+        grader_weights=grader_weights,
         labels=labels,
     )
     if np.ndim(terms.graders):
@@ -87,6 +94,8 @@ def energy_terms(
     statistic: str = "v",
     both_empty: str = "zero",
     weights: np.ndarray | None = None,
+    sample_weights: np.ndarray | None = None,
+    grader_weights: np.ndarray | None = None,
     labels: LabelSet | None = None,
 ) -> EnergyTerms:
     """The terms of the energy distance, for one image or many.
@@ -98,7 +107,10 @@ def energy_terms(
             without an axis for the counts.
         statistic: "v" or "u".
         both_empty: "zero" or "drop".
-        weights: [M] or [N, M].
+        weights: an older name of `grader_weights`.
+        sample_weights: [S] or [N, S], for all samples together: `counts` must be None
+            or S alone.
+        grader_weights: [M] or [N, M].
         labels: the classes of label maps; None for binary masks.
 
     Returns:
@@ -112,19 +124,39 @@ def energy_terms(
     blocks = distance_blocks(samples, graders, both_empty=both_empty, labels=labels)
     num_samples = blocks.samples.shape[-1]
     sizes = [num_samples] if counts is None else _valid_counts(counts, num_samples)
-    exact = weights is not None
-    if exact:
-        weights = checks.mode_weights(weights, blocks.graders.shape[:-1])
-    cross = [_pair_mean(blocks.cross[..., :n, :], columns=weights) for n in sizes]
+    if weights is not None and grader_weights is not None:
+        raise ValueError(
+            "weights and grader_weights are the same; expected one of them"
+        )
+    rows = _weights(sample_weights, "sample_weights", blocks.samples)
+    columns = _weights(
+        weights if grader_weights is None else grader_weights,
+        "grader_weights",
+        blocks.graders,
+    )
+    if rows is not None and sizes != [num_samples]:
+        raise ValueError(
+            f"counts are {sizes}; expected {num_samples} alone, the number of samples "
+            "that have weights"
+        )
+    distinct = statistic == "u"
+    cross = [
+        _pair_mean(blocks.cross[..., :n, :], rows=rows, columns=columns) for n in sizes
+    ]
     within = [
-        _pair_mean(blocks.samples[..., :n, :n], distinct=statistic == "u")
+        _pair_mean(
+            blocks.samples[..., :n, :n],
+            rows=rows,
+            columns=rows,
+            distinct=distinct and rows is None,
+        )
         for n in sizes
     ]
     among_graders = _pair_mean(
         blocks.graders,
-        rows=weights,
-        columns=weights,
-        distinct=statistic == "u" and not exact,
+        rows=columns,
+        columns=columns,
+        distinct=distinct and columns is None,
     )
     if counts is None:
         return EnergyTerms(cross[0], within[0], among_graders)
@@ -250,6 +282,14 @@ def mode_floor(
     probabilities = checks.mode_weights(probabilities, distances.shape[:-1])
     diversity = _pair_mean(distances, rows=probabilities, columns=probabilities)
     return diversity[..., None] / np.asarray(_valid_counts(counts))
+
+
+def _weights(
+    weights: np.ndarray | None, name: str, distances: np.ndarray
+) -> np.ndarray | None:
+    if weights is None:
+        return None
+    return checks.mode_weights(weights, distances.shape[:-1], name)
 
 
 def _valid_counts(counts: Sequence[int], limit: int | None = None) -> list[int]:

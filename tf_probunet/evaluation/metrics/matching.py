@@ -28,14 +28,24 @@ class CollectiveInsight(NamedTuple):
     diversity_agreement: float
 
 
-def hungarian_iou(samples: np.ndarray, graders: np.ndarray) -> float:
-    """Mean IoU of the best one-to-one matching of samples and graders of one image.
+def hungarian_iou(
+    samples: np.ndarray,
+    graders: np.ndarray,
+    *,
+    sample_weights: np.ndarray | None = None,
+    grader_weights: np.ndarray | None = None,
+) -> float:
+    """Mean IoU of the best matching of samples and graders of one image.
 
-    Both are repeated to their least common multiple. Two empty masks have IoU 1.
+    Without weights, both are repeated to their least common multiple and matched one to
+    one. With weights it is the optimal transport between the two, of which that is the
+    case of equal weights. Two empty masks have IoU 1.
 
     Args:
         samples: [S, H, W] binary.
         graders: [M, H, W] binary.
+        sample_weights: [S] probabilities; None for equal ones.
+        grader_weights: [M] probabilities; None for equal ones.
 
     Returns:
         The mean IoU, in [0, 1].
@@ -43,30 +53,73 @@ def hungarian_iou(samples: np.ndarray, graders: np.ndarray) -> float:
     Raises:
         ValueError: on other values or on shapes that do not fit.
     """
-    return matched_iou(_one_image(samples, graders).cross)
+    return matched_iou(
+        _one_image(samples, graders).cross,
+        sample_weights=sample_weights,
+        grader_weights=grader_weights,
+    )
 
 
-def matched_iou(distances: np.ndarray) -> float:
+def matched_iou(
+    distances: np.ndarray,
+    *,
+    sample_weights: np.ndarray | None = None,
+    grader_weights: np.ndarray | None = None,
+) -> float:
     """`hungarian_iou` from distances that are already known.
 
     Args:
         distances: [S, M], 1 - IoU with 0 for two empty masks.
+        sample_weights: [S] probabilities; None for equal ones.
+        grader_weights: [M] probabilities; None for equal ones.
 
     Returns:
         The mean IoU of the matched pairs.
 
     Raises:
-        ValueError: if a distance is NaN.
+        ValueError: if a distance is NaN, or on weights that do not fit.
     """
     distances = np.asarray(distances)
     if np.isnan(distances).any():
         raise ValueError('distances hold NaN; expected the both-empty rule "zero"')
     num_samples, num_graders = distances.shape
+    if sample_weights is not None or grader_weights is not None:
+        rows = _weights(sample_weights, num_samples, "sample_weights")
+        columns = _weights(grader_weights, num_graders, "grader_weights")
+        return 1.0 - _transport_cost(distances, rows, columns)
     size = math.lcm(num_samples, num_graders)
     repeats = (size // num_samples, size // num_graders)
     repeated = np.tile(distances, repeats)
     rows, columns = optimize.linear_sum_assignment(repeated)
     return float(1.0 - repeated[rows, columns].mean())
+
+
+def _weights(weights: np.ndarray | None, number: int, name: str) -> np.ndarray:
+    if weights is None:
+        return np.full(number, 1 / number)
+    return checks.mode_weights(weights, (number,), name)
+
+
+def _transport_cost(costs: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> float:
+    """Returns the least mean cost of moving the row weights to the column weights.
+
+    Args:
+        costs: [A, B].
+        rows: [A], which sum to 1.
+        columns: [B], which sum to 1.
+    """
+    # The flow [A, B] is not negative; its sums along each axis are the weights.
+    along_rows = np.kron(np.eye(len(rows)), np.ones(len(columns)))
+    along_columns = np.kron(np.ones(len(rows)), np.eye(len(columns)))
+    solved = optimize.linprog(
+        costs.ravel(),
+        A_eq=np.concatenate([along_rows, along_columns[:-1]]),  # The last follows.
+        b_eq=np.concatenate([rows, columns[:-1] / columns.sum() * rows.sum()]),
+        method="highs",
+    )
+    if solved.status != 0:
+        raise ValueError(f"optimal transport failed: {solved.message}")
+    return float(solved.fun)
 
 
 def best_dice(samples: np.ndarray, graders: np.ndarray) -> np.ndarray:

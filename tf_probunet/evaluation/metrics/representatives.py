@@ -1,0 +1,253 @@
+"""A few weighted segmentations that stand for many samples. NumPy only."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tf_probunet.evaluation.metrics import checks
+from tf_probunet.evaluation.metrics.distances import LabelSet, self_distances
+
+# Keeps the systems below solvable where two samples are almost the same.
+_RIDGE = 1e-10
+_TOLERANCE = 1e-12
+_MAX_SWEEPS = 20
+# A single start now and then ends in an optimum that is only local, six hardly ever.
+_NUM_STARTS = 6
+
+
+class Representatives(NamedTuple):
+    """Some of the samples of an image, with probabilities.
+
+    Attributes:
+        indices: [K] which samples they are, the most probable first.
+        weights: [K] their probabilities, which sum to 1.
+        energy_distance: squared, between them and all samples; 0 if nothing is lost.
+        diversity: E[d(S, S')] of all samples: the expected energy distance between all
+            samples and a single one that was drawn at random.
+    """
+
+    indices: np.ndarray
+    weights: np.ndarray
+    energy_distance: float
+    diversity: float
+
+    @property
+    def explained(self) -> float:
+        """The share of the diversity that they stand for, from 0 to 1."""
+        if self.diversity <= 0:
+            return 1.0
+        return 1.0 - self.energy_distance / self.diversity
+
+
+def representatives(
+    samples: np.ndarray,
+    count: int,
+    *,
+    sample_weights: np.ndarray | None = None,
+    labels: LabelSet | None = None,
+) -> Representatives:
+    """Chooses the weighted samples with the least energy distance to all of them.
+
+    With p the weights of all samples, D their distances and w weights that are 0 but
+    for `count` samples, it minimises
+
+      2 w'Dp - w'Dw - p'Dp   with w >= 0 and sum(w) = 1.
+
+    From several starts, samples are added one by one and then exchanged as long as that
+    helps; the weights of each set are exact. Equal samples count as one with their
+    weights added.
+
+    Args:
+        samples: [S, H, W] binary masks, or label maps with `labels`.
+        count: K, how many to choose; fewer are returned where fewer samples differ.
+        sample_weights: [S] probabilities; None for equal ones.
+        labels: the classes of label maps; None for binary masks.
+
+    Returns:
+        The representatives. None of them has weight 0.
+
+    Raises:
+        ValueError: on unknown values, shapes or weights, or a count below 1.
+    """
+    if count < 1:
+        raise ValueError(f"count is {count}; expected at least 1")
+    distances = self_distances(samples, name="samples", labels=labels)
+    if distances.ndim != 2:
+        raise checks.MaskError(
+            f"samples have shape {np.shape(samples)}; expected one image's [S, H, W]"
+        )
+    total = len(distances)
+    if sample_weights is None:
+        sample_weights = np.full(total, 1 / total)
+    sample_weights = checks.mode_weights(sample_weights, (total,))
+    first, probabilities = _distinct(distances, sample_weights)
+    chosen, weights = choose(distances[np.ix_(first, first)], probabilities, count)
+    order = np.argsort(-weights, kind="stable")
+    indices, weights = first[chosen[order]], weights[order]
+    towards = distances @ sample_weights
+    diversity = float(sample_weights @ towards)
+    value = _value(distances[np.ix_(indices, indices)], towards[indices], weights)
+    return Representatives(indices, weights, max(0.0, value - diversity), diversity)
+
+
+def choose(
+    distances: np.ndarray, probabilities: np.ndarray, count: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """`representatives` from distances between samples that all differ.
+
+    Args:
+        distances: [S, S], 0 on the diagonal only.
+        probabilities: [S], which sum to 1.
+        count: how many to choose, at least 1.
+
+    Returns:
+        The indices [K] in ascending order, and their weights [K].
+    """
+    if count >= len(distances):
+        present = np.flatnonzero(probabilities)
+        return present, probabilities[present]
+    towards = distances @ probabilities
+    found = [
+        _search(distances, towards, start, count)
+        for start in _starts(distances, towards)
+    ]
+    indices = np.sort(min(found, key=lambda item: item[0])[1])
+    weights = simplex_weights(distances[np.ix_(indices, indices)], towards[indices])
+    return indices[weights > 0], weights[weights > 0]
+
+
+def _starts(distances: np.ndarray, towards: np.ndarray) -> list[int]:
+    """Returns samples that are far from each other, the most central one first."""
+    starts = [int(towards.argmin())]
+    nearest = distances[starts[0]]
+    for _ in range(min(_NUM_STARTS, len(towards)) - 1):
+        starts.append(int(nearest.argmax()))
+        nearest = np.minimum(nearest, distances[starts[-1]])
+    return starts
+
+
+def _search(
+    distances: np.ndarray, towards: np.ndarray, start: int, count: int
+) -> tuple[float, list[int]]:
+    """Adds to a first sample, then exchanges one sample at a time.
+
+    Returns:
+        The objective, and the samples.
+    """
+    chosen = [start]
+    while len(chosen) < count:
+        chosen.append(_best_addition(distances, towards, chosen))
+    best = _optimum(distances, towards, chosen)
+    for _ in range(_MAX_SWEEPS):
+        before = best
+        for place in range(count):
+            rest = chosen[:place] + chosen[place + 1 :]
+            swapped = [*rest, _best_addition(distances, towards, rest)]
+            value = _optimum(distances, towards, swapped)
+            if value < best - _TOLERANCE:
+                chosen, best = swapped, value
+        if best >= before - _TOLERANCE:
+            break
+    return best, chosen
+
+
+def simplex_weights(distances: np.ndarray, towards: np.ndarray) -> np.ndarray:
+    """Returns the probabilities w [K] that minimise 2 w't - w'Dw.
+
+    The distances are of negative type, so the problem is convex; an active-set method
+    solves it exactly. A weight may be 0.
+
+    Args:
+        distances: D [K, K] within the set.
+        towards: t [K], the mean distance of each to what the set stands for.
+    """
+    weights = np.zeros(len(towards))
+    start = int(np.argmin(towards))
+    weights[start] = 1.0
+    support = [start]
+    for _ in range(10 * len(towards) + 10):
+        # The multipliers of w >= 0, up to a factor: none may be negative.
+        slack = towards - distances @ weights
+        slack -= slack[support].mean()
+        slack[support] = 0.0
+        entering = int(np.argmin(slack))
+        if slack[entering] >= -_TOLERANCE:
+            break
+        support.append(entering)
+        while True:
+            target = np.zeros(len(towards))
+            target[support] = _equality_weights(
+                distances[np.ix_(support, support)][None], towards[support][None]
+            )[0]
+            leaving = [i for i in support if target[i] <= 0]
+            if not leaving:
+                weights = target
+                break
+            # Go towards the target until the first weight is 0, and leave that out.
+            step = min(weights[i] / (weights[i] - target[i]) for i in leaving)
+            weights = weights + step * (target - weights)
+            gone = min(leaving, key=lambda i: weights[i])
+            weights[gone] = 0.0
+            support.remove(gone)
+    return weights
+
+
+def _distinct(
+    distances: np.ndarray, weights: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the first of each set of equal samples, and the sums of their weights."""
+    first_equal = (distances == 0).argmax(axis=1)
+    first, inverse = np.unique(first_equal, return_inverse=True)
+    return first, np.bincount(inverse, weights)
+
+
+def _best_addition(
+    distances: np.ndarray, towards: np.ndarray, chosen: list[int]
+) -> int:
+    """Returns the sample whose addition makes the objective least.
+
+    Weights that would be negative are cut off and the others scaled, which is not
+    exact, but the same rule for all candidates.
+    """
+    others = np.setdiff1d(np.arange(len(towards)), chosen)
+    sets = np.concatenate([np.tile(chosen, (len(others), 1)), others[:, None]], axis=1)
+    sets = sets.astype(int)  # [N, K]
+    within = distances[sets[:, :, None], sets[:, None, :]]  # [N, K, K]
+    weights = _equality_weights(within, towards[sets]).clip(0)
+    weights /= weights.sum(axis=1, keepdims=True)
+    values = _value(within, towards[sets], weights)
+    return int(others[values.argmin()])
+
+
+def _optimum(distances: np.ndarray, towards: np.ndarray, chosen: list[int]) -> float:
+    within = distances[np.ix_(chosen, chosen)]
+    weights = simplex_weights(within, towards[chosen])
+    return float(_value(within, towards[chosen], weights))
+
+
+def _equality_weights(distances: np.ndarray, towards: np.ndarray) -> np.ndarray:
+    """Minimises 2 w't - w'Dw with sum(w) = 1 only.
+
+    Args:
+        distances: D [N, K, K].
+        towards: t [N, K].
+
+    Returns:
+        [N, K]; weights may be negative.
+    """
+    size = towards.shape[-1]
+    system = np.zeros((len(towards), size + 1, size + 1))
+    system[:, :size, :size] = distances - _RIDGE * np.eye(size)
+    system[:, size, :size] = system[:, :size, size] = 1.0
+    right = np.concatenate([towards, np.ones((len(towards), 1))], axis=1)
+    return np.linalg.solve(system, right[..., None])[:, :size, 0]
+
+
+def _value(
+    distances: np.ndarray, towards: np.ndarray, weights: np.ndarray
+) -> np.ndarray:
+    """2 w't - w'Dw, for one set or for many."""
+    within = np.einsum("...i,...ij,...j", weights, distances, weights)
+    return 2 * (weights * towards).sum(axis=-1) - within
