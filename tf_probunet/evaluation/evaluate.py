@@ -180,6 +180,13 @@ class _Evaluation:
     ) -> dict[str, Any]:
         """Returns the content of `results.json`."""
         info, config = self._info, self._config
+        resampled = results_lib.resampled(arrays["groups"])
+        if resampled == "images":
+            self._notes.append(
+                f"there are {len(set(arrays['groups']))} groups, fewer than "
+                f"{results_lib.MIN_GROUPS}: the intervals resample images, and say "
+                "nothing about other groups"
+            )
         summary = results_lib.summarise(
             arrays,
             self._rules,
@@ -190,7 +197,7 @@ class _Evaluation:
         return {
             **summary,
             "notes": self._notes,
-            "protocol": self._protocol(),
+            "protocol": self._protocol(resampled),
             "data": {
                 "name": info.spec.name,
                 "path": str(config.data_dir),
@@ -235,7 +242,7 @@ class _Evaluation:
             ignore_label=spec.ignore_label,
         )
 
-    def _protocol(self) -> dict[str, Any]:
+    def _protocol(self, resampled: str) -> dict[str, Any]:
         rules, spec = self._rules, self._info.spec
         size = self._data.frame_size
         return {
@@ -256,7 +263,7 @@ class _Evaluation:
                 "confidence": results_lib.CONFIDENCE,
                 "resamples": results_lib.NUM_RESAMPLES,
                 "seed": results_lib.BOOTSTRAP_SEED,
-                "resampled": "groups",
+                "resampled": resampled,
             },
         }
 

@@ -258,6 +258,28 @@ def test_tied_modes_share_in_proportion():
     np.testing.assert_allclose(counts, expected, atol=1e-15)
 
 
+def test_samples_that_decide_for_neither_side_of_a_switch_are_counted():
+    labels = np.array([[SIDEWALK, PERSON, VEGETATION, ROAD]])  # no car
+    without_person = np.array([[SIDEWALK, BUILDING, VEGETATION, ROAD]])
+    samples = np.stack([labels, without_person, without_person])
+    ties = switched_modes.score_image(samples, labels, sample_counts=(1,)).switch_ties
+    # In the order of the switches: sidewalk, person, car, vegetation, road.
+    assert ties.tolist() == [[0, 3], [2, 3], [0, 0], [0, 3], [0, 3]]
+
+
+@pytest.mark.parametrize("present", [(0, 1, 8, 11, 13), (0, 11), (8,), ()])
+def test_trivial_models_have_the_distances_of_their_samples(present):
+    labels = np.array([[*present, BUILDING]])
+    found = switched_modes.distances(labels[None], labels).baselines()
+    never, without = np.stack([labels] * 2), np.full((2, *labels.shape), BUILDING)
+    assert found == {
+        "never_flipped": pytest.approx(switched_modes.energy_distance(never, labels)),
+        "no_switchable_class": pytest.approx(
+            switched_modes.energy_distance(without, labels)
+        ),
+    }
+
+
 @pytest.mark.parametrize("present", [(0, 1, 8, 11, 13), (0, 11), (8,), ()])
 def test_perfect_samples_are_calibrated_in_expectation(present):
     labels = np.array([[*present, BUILDING]])
