@@ -6,6 +6,7 @@ import csv
 import dataclasses
 import json
 import re
+import zipfile
 
 import numpy as np
 import pytest
@@ -279,6 +280,32 @@ def test_what_the_model_does_not_see_of_the_frame_is_background(tmp_path, phanto
     np.testing.assert_array_equal(mean[:, outside, 0], 1)
     np.testing.assert_array_equal(mean[:, outside, 1], 0)
     assert mean[:, ~outside, 1].std() > 0
+
+
+def test_mean_probabilities_are_kept_in_few_bytes(tmp_path, phantom_dir, monkeypatch):
+    import tensorflow as tf
+
+    info = records.read_info(phantom_dir)
+    model = saved_models.save(tmp_path / "model", saved_models.levels, info)
+    exact = {}
+    draw = sources.SavedModel.draw
+
+    def keep(self, keys, images, count, **options):
+        drawn = draw(self, keys, images, count, **options)
+        noise = np.random.default_rng(0).random(drawn.mean.shape, np.float32)
+        drawn = drawn._replace(mean=tf.nn.softmax(9 * noise, axis=-1).numpy())
+        exact.update(zip(keys, drawn.mean))
+        return drawn
+
+    monkeypatch.setattr(sources.SavedModel, "draw", keep)
+    run(tmp_path / "out", phantom_dir, saved_model=str(model), num_samples=(2,))
+    with np.load(tmp_path / "out" / "samples.npz", allow_pickle=False) as stored:
+        mean, keys = stored["mean"], stored["keys"]
+    assert mean.dtype == np.float16
+    expected = np.stack([exact[key] for key in keys])
+    np.testing.assert_allclose(mean, expected, rtol=0, atol=1 / 512)
+    with zipfile.ZipFile(tmp_path / "out" / "samples.npz") as archive:
+        assert archive.getinfo("mean.npy").compress_size < 0.4 * expected.nbytes
 
 
 def numbers(results):
