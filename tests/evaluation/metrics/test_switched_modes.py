@@ -390,3 +390,13 @@ def test_import_does_not_load_tensorflow():
         "sys.exit('tensorflow' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_the_numbers_of_the_documents():
+    """Of docs/cityscapes.md, for an image that has all five classes."""
+    found = switched_modes.distances(FIVE[None], FIVE).baselines()
+    assert {name: round(value, 3) for name, value in found.items()} == {
+        "never_flipped": 0.391,
+        "no_switchable_class": 1.420,
+    }
+    assert round(switched_modes.perfect_model_floor(FIVE, 16), 3) == 0.036
