@@ -582,7 +582,8 @@ def test_switched_classes(tmp_path, streets):
         expected = np.mean([score.baselines[name] for score in scores])
         assert means(found["ged"]) == pytest.approx({"2": expected, "4": expected})
     assert results["folded_iou"]["mean"] == 1  # The samples are the labels, flipped.
-    assert set(results["mode_calibration"]["undecided"].values()) == {0}
+    assert results["mode_calibration"]["undecided"] == 0
+    assert set(results["mode_calibration"]["undecided_by_class"].values()) == {0}
     per_image = np.load(tmp_path / "out" / "per_image.npz")
     assert per_image["mode_counts"].shape == (2, 32)
     counted = sum(score.pixel_counts for score in scores)
@@ -605,8 +606,9 @@ def test_a_model_without_persons_does_not_read_as_calibrated(tmp_path, streets):
     flips = modes[MODE_BITS[:, 1]].sum()
     assert flips == pytest.approx(7 / 17)  # As if it flipped persons as it should.
     assert results["pixel_calibration"]["largest_gap"] == pytest.approx(10 / 17)
-    assert results["mode_calibration"]["undecided"]["person"] == 1
-    assert results["mode_calibration"]["undecided"]["car"] == 0
+    assert results["mode_calibration"]["undecided"] == 1
+    assert results["mode_calibration"]["undecided_by_class"]["person"] == 1
+    assert results["mode_calibration"]["undecided_by_class"]["car"] == 0
     table = evaluate.table(results).splitlines()
     cells = (re.split(r" {2,}", line.strip()) for line in table)
     lines = {title: values for title, *values in cells}
@@ -615,12 +617,13 @@ def test_a_model_without_persons_does_not_read_as_calibrated(tmp_path, streets):
     assert lines["other classes"][1] == "1.000"
     assert lines["samples that decide for neither"][1] == "1.000"
     assert lines["largest ratio of mode frequencies"] == ["infinite"]
+    assert lines["samples that fit several modes, share"] == ["1.000"]
     assert lines["largest gap of pixel frequencies"] == ["0.588"]
     assert 0 < float(lines["mIoU of 19 classes, flips folded back"][0]) < 1
     with open(tmp_path / "out" / "results.csv", newline="") as handle:
         rows = {row["metric"]: row["mean"] for row in csv.DictReader(handle)}
     assert rows["pixel_calibration.person.new_class"] == "0.0"
-    assert rows["mode_calibration.undecided.person"] == "1.0"
+    assert rows["mode_calibration.undecided_by_class.person"] == "1.0"
 
 
 def test_switched_task_needs_its_classes_and_the_papers_rules(

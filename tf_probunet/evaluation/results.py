@@ -75,6 +75,9 @@ SCALARS = (
         null="infinite",
     ),
     Metric("mode_calibration.modes_missed", "modes never sampled", "low"),
+    Metric(
+        "mode_calibration.undecided", "samples that fit several modes, share", "low"
+    ),
     Metric("pixel_calibration.largest_gap", "largest gap of pixel frequencies", "low"),
     Metric("folded_iou.mean", "mIoU of 19 classes, flips folded back", "high"),
 )
@@ -346,7 +349,8 @@ def _switched(arrays: Arrays) -> dict[str, Any]:
     return {
         "mode_calibration": {
             **dataclasses.asdict(modes),
-            "undecided": dict(zip(names, ties)),
+            "undecided": arrays["undecided"].sum() / arrays["mode_counts"].sum(),
+            "undecided_by_class": dict(zip(names, ties)),
         },
         "pixel_calibration": {"classes": names, **dataclasses.asdict(pixels)},
         "folded_iou": dataclasses.asdict(switched_calibration.folded_iou(counts)),

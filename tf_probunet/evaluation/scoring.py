@@ -249,6 +249,7 @@ def _switched(
             "mode_counts": result.mode_counts,
             "pixel_counts": result.pixel_counts,
             "switch_ties": result.switch_ties,
+            "undecided": np.array(result.undecided),
             **{
                 f"baseline_{name}": np.full(len(rules.counts), value)
                 for name, value in result.baselines.items()

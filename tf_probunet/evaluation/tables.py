@@ -168,7 +168,7 @@ def _switch_table(results: dict[str, Any]) -> list[list[str]]:
             rows.append([prefix or title, *map(number, shares)])
     others = [None if None in pair else 1 - sum(pair) for pair in pixels["frequencies"]]
     rows.append(["other classes", *map(number, others)])
-    undecided = lookup(results, "mode_calibration.undecided")
+    undecided = lookup(results, "mode_calibration.undecided_by_class")
     if undecided:
         shares = [undecided[name] for name in pixels["classes"]]
         rows.append(["samples that decide for neither", *map(number, shares)])
@@ -182,8 +182,9 @@ def _switch_values(results: dict[str, Any]) -> list[tuple[str, float]]:
     for name, pair in zip(pixels.get("classes", ()), pixels.get("frequencies", ())):
         values[f"pixel_calibration.{name}.class"] = pair[0]
         values[f"pixel_calibration.{name}.new_class"] = pair[1]
-    undecided = lookup(results, "mode_calibration.undecided") or {}
-    values |= {f"mode_calibration.undecided.{n}": v for n, v in undecided.items()}
+    undecided = lookup(results, "mode_calibration.undecided_by_class") or {}
+    for name, share in undecided.items():
+        values[f"mode_calibration.undecided_by_class.{name}"] = share
     return [(name, value) for name, value in values.items() if value is not None]
 
 

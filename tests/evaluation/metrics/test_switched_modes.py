@@ -262,9 +262,10 @@ def test_samples_that_decide_for_neither_side_of_a_switch_are_counted():
     labels = np.array([[SIDEWALK, PERSON, VEGETATION, ROAD]])  # no car
     without_person = np.array([[SIDEWALK, BUILDING, VEGETATION, ROAD]])
     samples = np.stack([labels, without_person, without_person])
-    ties = switched_modes.score_image(samples, labels, sample_counts=(1,)).switch_ties
+    score = switched_modes.score_image(samples, labels, sample_counts=(1,))
     # In the order of the switches: sidewalk, person, car, vegetation, road.
-    assert ties.tolist() == [[0, 3], [2, 3], [0, 0], [0, 3], [0, 3]]
+    assert score.switch_ties.tolist() == [[0, 3], [2, 3], [0, 0], [0, 3], [0, 3]]
+    assert score.undecided == 2
 
 
 @pytest.mark.parametrize("present", [(0, 1, 8, 11, 13), (0, 11), (8,), ()])

@@ -94,10 +94,13 @@ class Distances:
             one that does not, and how many samples there are; both 0 where the image
             lacks the class, since no sample could decide there.
         """
-        closest = self._closest()
-        tied = (closest @ MODE_BITS) & (closest @ ~MODE_BITS)  # [S, 5]
+        tied = self._tied()
         counts = np.stack([tied.sum(axis=0), np.full(NUM_SWITCHES, len(tied))], axis=1)
         return counts * self._present()[:, None]
+
+    def undecided(self) -> int:
+        """The number of samples that decide for neither side of some switch."""
+        return int(self._tied().any(axis=1).sum())
 
     def baselines(self) -> dict[str, float]:
         """Energy distances of trivial models; they do not depend on their number.
@@ -117,6 +120,11 @@ class Distances:
         least = self.samples_to_modes.min(axis=1, keepdims=True)
         return self.samples_to_modes <= least + _TIE
 
+    def _tied(self) -> np.ndarray:
+        """Whether a sample fits both sides of a switch of the image, [S, 5] bool."""
+        closest = self._closest()
+        return (closest @ MODE_BITS) & (closest @ ~MODE_BITS) & self._present()
+
     def _present(self) -> np.ndarray:
         """Whether the image has a class that is switched, [5] bool."""
         return self.between_modes[0, 1 << np.arange(NUM_SWITCHES)] > 0
@@ -132,6 +140,7 @@ class ImageScore:
         mode_counts: [32] float64, samples per closest mode.
         pixel_counts: [24, 19] int64, pixels per predicted and ground-truth class.
         switch_ties: [5, 2] int64, see `Distances.switch_ties`.
+        undecided: samples with a tie at any switch.
         baselines: energy distances of trivial models, see `Distances.baselines`.
     """
 
@@ -140,6 +149,7 @@ class ImageScore:
     mode_counts: np.ndarray
     pixel_counts: np.ndarray
     switch_ties: np.ndarray
+    undecided: int
     baselines: dict[str, float]
 
 
@@ -254,6 +264,7 @@ def score_image(
         mode_counts=result.mode_counts(),
         pixel_counts=pairs.sum(axis=0),
         switch_ties=result.switch_ties(),
+        undecided=result.undecided(),
         baselines=result.baselines(),
     )
 
