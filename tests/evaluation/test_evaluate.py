@@ -583,6 +583,7 @@ def test_switched_classes(tmp_path, streets):
         assert means(found["ged"]) == pytest.approx({"2": expected, "4": expected})
     assert results["folded_iou"]["mean"] == 1  # The samples are the labels, flipped.
     assert results["mode_calibration"]["undecided"] == 0
+    assert results["notes"] == []
     assert set(results["mode_calibration"]["undecided_by_class"].values()) == {0}
     per_image = np.load(tmp_path / "out" / "per_image.npz")
     assert per_image["mode_counts"].shape == (2, 32)
@@ -602,6 +603,8 @@ def test_a_model_without_persons_does_not_read_as_calibrated(tmp_path, streets):
         task="switched",
         num_samples=(4,),
     )
+    (note,) = results["notes"]
+    assert note.startswith("100% of the samples fit several modes, because they lack")
     modes = np.array(results["mode_calibration"]["frequencies"])
     flips = modes[MODE_BITS[:, 1]].sum()
     assert flips == pytest.approx(7 / 17)  # As if it flipped persons as it should.

@@ -36,6 +36,8 @@ _SAVED = "saved_"  # In front of the arrays that go to samples.npz.
 # Mean probabilities are kept in steps of 1/256, which float16 holds exactly. Finer ones
 # would not compress: 24 classes of 50 street scenes took 600 MB.
 _MEAN_STEPS = 256
+# Such a share of samples makes a visible difference to the mode frequencies.
+_MANY_UNDECIDED = 0.1
 
 Source = Union[sources.SavedModel, sources.SampleFiles]
 table = tables.text_table
@@ -197,6 +199,13 @@ class _Evaluation:
             validation=validation,
             cross_fit=config.validation_split == config.split,
         )
+        undecided = results_lib.lookup(summary, "mode_calibration.undecided") or 0.0
+        if undecided >= _MANY_UNDECIDED:
+            self._notes.append(
+                f"{undecided:.0%} of the samples fit several modes, because they lack "
+                "a class of the image; they are shared among these modes by "
+                "probability, and the mode frequencies look better than the model is"
+            )
         return {
             **summary,
             "notes": self._notes,
