@@ -28,7 +28,7 @@ const layers = data.layers.map((layer) => ({
   kernel: Float64Array.from(layer.kernel), // [in, out]
   bias: Float64Array.from(layer.bias),
 }));
-// A name is "grader 1", or "mode 4: car 2, 6.0 %".
+// A name is "grader 1", or "mode 4: car 2, 5.9 %".
 const graders = data.graders.map((g) => ({
   name: g.name,
   kind: g.name.split(" ")[0],

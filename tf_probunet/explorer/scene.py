@@ -44,7 +44,7 @@ class Scene:
         samples: [S, L] latents drawn from the prior.
         graders: [G, H, W] label maps, G may be 0.
         grader_latents: [G, L], the means of their posteriors.
-        grader_names: "grader 1", or "mode 4: car 2, 6.0 %" where the label maps are the
+        grader_names: "grader 1", or "mode 4: car 2, 5.9 %" where the label maps are the
             modes of a known distribution.
         axes: the two latent dimensions that change the segmentation most.
         class_names: of the labels.
