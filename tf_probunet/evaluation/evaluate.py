@@ -32,6 +32,8 @@ MARKDOWN_NAME = "results.md"
 CSV_NAME = "results.csv"
 
 _PARTS_NAME = ".parts"
+# Grows when images get other arrays: parts from before then would lack them.
+_ARRAYS_VERSION = 2
 _SAVED = "saved_"  # In front of the arrays that go to samples.npz.
 # Mean probabilities are kept in steps of 1/256, which float16 holds exactly. Finer ones
 # would not compress: 24 classes of 50 street scenes took 600 MB.
@@ -375,6 +377,7 @@ class _Evaluation:
         """The place of part files: its name tells all that the values depend on."""
         settings = {
             "version": __version__,
+            "arrays": _ARRAYS_VERSION,
             "what": what,
             "split": split,
             "data": self._info.fingerprint,
