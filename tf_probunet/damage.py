@@ -24,6 +24,18 @@ PICTURE = (
 )
 
 
+def stored_mode(image: PIL.Image.Image) -> str:
+    """Returns how a picture's file stores its values, before it is loaded.
+
+    Pillow cuts colours of 16 bits to 8 and stretches greys of 2 and 4 bits, and tells
+    neither by `mode`: this is then not the mode, but "RGB;16B" or "L;4".
+    """
+    if not image.tile:
+        return image.mode
+    stored = image.tile[0][3]
+    return str(stored[0] if isinstance(stored, tuple) else stored)
+
+
 def reason(error: BaseException) -> str:
     """Returns an error's message on one line; its type where it has none."""
     return " ".join(str(error).split())[:300] or type(error).__name__

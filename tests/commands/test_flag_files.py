@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -64,6 +65,15 @@ def test_each_is_a_valid_configuration_with_directories(read):
         assert values["data_dir"].startswith("runs/")
         run_dirs.add(values["run_dir"])
     assert len(run_dirs) == len(read)
+
+
+def test_the_flags_read_what_the_documents_prepare(read):
+    texts = [_ROOT / "docs" / "cityscapes.md", _ROOT / "run" / "prepare_cityscapes.py"]
+    for path in texts:
+        command = r"prepare_cityscapes.py --cityscapes_dir=cityscapes --out_dir=(\S+)"
+        (written,) = re.findall(command, path.read_text(encoding="utf-8"))
+        for name in ("cityscapes", "cityscapes_cpu"):
+            assert written == read[name]["data_dir"], path
 
 
 def test_lidc_is_the_papers(read):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import dataclasses
 import json
+import re
+import zipfile
 
 import numpy as np
 import pytest
@@ -12,14 +14,23 @@ from helpers import datasets, saved_models
 
 from tf_probunet.config import DataConfig
 from tf_probunet.dataset import input_pipeline, records
-from tf_probunet.dataset.cityscapes_labels import MODE_PROBABILITIES, switch_table
+from tf_probunet.dataset.cityscapes_labels import (
+    MODE_BITS,
+    MODE_PROBABILITIES,
+    switch_table,
+)
 from tf_probunet.evaluation import evaluate, parts, sample_files, sources
+from tf_probunet.evaluation import results as results_lib
 from tf_probunet.evaluation.metrics import ged, matching, switched_modes
 
 SIZE = datasets.SIZE
 SQUARE = np.zeros((SIZE, SIZE), np.uint8)
 SQUARE[2:5, 2:5] = 1
 SURE, DOUBTFUL = 255, 153
+FEW_GROUPS = (
+    "there are 3 groups, fewer than 10: the intervals resample images, and say nothing "
+    "about other groups"
+)
 
 
 def lesion(index: int, shade: int) -> records.Example:
@@ -124,16 +135,35 @@ def test_hand_worked_results(tmp_path, lesions, alternating):
     assert ambiguity["histograms"]["ambiguous"] == [0, 2, 0]
     assert results["data"]["images"] == 6
     assert results["data"]["groups"] == 3
-    assert results["notes"] == []
+    assert results["notes"] == [FEW_GROUPS]
 
 
-def test_intervals_resample_groups(tmp_path, lesions, alternating):
+def test_intervals_resample_groups(tmp_path, lesions, alternating, monkeypatch):
+    monkeypatch.setattr(results_lib, "MIN_GROUPS", 3)
     results = run(
         tmp_path, lesions.data_dir, saved_model=str(alternating), num_samples=(1,)
     )
     # Patients have means 1/4, 1/4 and 0: all three may be the last one (1 in 27).
     interval = results["ged"]["1"]
     assert (interval["low"], interval["high"]) == pytest.approx((0, 1 / 4))
+    assert results["protocol"]["intervals"]["resampled"] == "groups"
+    assert results["notes"] == []
+    assert "[95% intervals by group]" in evaluate.table(results)
+
+
+def test_intervals_resample_images_where_groups_are_few(tmp_path, lesions, alternating):
+    results = run(
+        tmp_path, lesions.data_dir, saved_model=str(alternating), num_samples=(1,)
+    )
+    # Two of six images have 1/2, the others 0: three of six drawn ones (8 %) exceed
+    # the patients' 1/4, four (1.7 %) the bound.
+    interval = results["ged"]["1"]
+    assert (interval["low"], interval["high"]) == pytest.approx((0, 1 / 3), abs=0.01)
+    assert results["protocol"]["intervals"]["resampled"] == "images"
+    table = evaluate.table(results)
+    assert "[95% intervals by image]" in table
+    assert f"note: {FEW_GROUPS}" in table
+    assert f"Note: {FEW_GROUPS}." in (tmp_path / "results.md").read_text()
 
 
 def test_files_hold_the_same_numbers(tmp_path, lesions, alternating):
@@ -250,6 +280,32 @@ def test_what_the_model_does_not_see_of_the_frame_is_background(tmp_path, phanto
     np.testing.assert_array_equal(mean[:, outside, 0], 1)
     np.testing.assert_array_equal(mean[:, outside, 1], 0)
     assert mean[:, ~outside, 1].std() > 0
+
+
+def test_mean_probabilities_are_kept_in_few_bytes(tmp_path, phantom_dir, monkeypatch):
+    import tensorflow as tf
+
+    info = records.read_info(phantom_dir)
+    model = saved_models.save(tmp_path / "model", saved_models.levels, info)
+    exact = {}
+    draw = sources.SavedModel.draw
+
+    def keep(self, keys, images, count, **options):
+        drawn = draw(self, keys, images, count, **options)
+        noise = np.random.default_rng(0).random(drawn.mean.shape, np.float32)
+        drawn = drawn._replace(mean=tf.nn.softmax(9 * noise, axis=-1).numpy())
+        exact.update(zip(keys, drawn.mean))
+        return drawn
+
+    monkeypatch.setattr(sources.SavedModel, "draw", keep)
+    run(tmp_path / "out", phantom_dir, saved_model=str(model), num_samples=(2,))
+    with np.load(tmp_path / "out" / "samples.npz", allow_pickle=False) as stored:
+        mean, keys = stored["mean"], stored["keys"]
+    assert mean.dtype == np.float16
+    expected = np.stack([exact[key] for key in keys])
+    np.testing.assert_allclose(mean, expected, rtol=0, atol=1 / 512)
+    with zipfile.ZipFile(tmp_path / "out" / "samples.npz") as archive:
+        assert archive.getinfo("mean.npy").compress_size < 0.4 * expected.nbytes
 
 
 def numbers(results):
@@ -429,7 +485,7 @@ def test_ambiguity_without_a_validation_split(tmp_path, lesions, alternating):
         expected = pytest.approx(4 / 6) if split == "test" else None
         assert results["ambiguity"].get("accuracy") == expected
         assert results["ambiguity"]["auroc"] == 1
-        notes = results["notes"]
+        notes = [note for note in results["notes"] if note != FEW_GROUPS]
         assert len(notes) == bool(split)
         assert not split or repr(split) in notes[0]
 
@@ -520,11 +576,57 @@ def test_switched_classes(tmp_path, streets):
     expected = sum(score.mode_counts for score in scores) / 8
     assert frequencies == pytest.approx(expected)
     assert results["mode_calibration"]["largest_ratio"] is None  # Infinite.
-    assert not {"baselines", "ambiguity", "hungarian_iou"} & set(results)
+    assert not {"ambiguity", "hungarian_iou"} & set(results)
+    assert set(results["baselines"]) == {"never_flipped", "no_switchable_class"}
+    for name, found in results["baselines"].items():
+        expected = np.mean([score.baselines[name] for score in scores])
+        assert means(found["ged"]) == pytest.approx({"2": expected, "4": expected})
+    assert results["folded_iou"]["mean"] == 1  # The samples are the labels, flipped.
+    assert results["mode_calibration"]["undecided"] == 0
+    assert results["notes"] == []
+    assert set(results["mode_calibration"]["undecided_by_class"].values()) == {0}
     per_image = np.load(tmp_path / "out" / "per_image.npz")
     assert per_image["mode_counts"].shape == (2, 32)
     counted = sum(score.pixel_counts for score in scores)
     np.testing.assert_array_equal(per_image["pixel_counts"], counted)
+
+
+def test_a_model_without_persons_does_not_read_as_calibrated(tmp_path, streets):
+    info, _, samples = streets
+    for i, maps in enumerate(samples):
+        maps[(maps == 11) | (maps == 20)] = 2
+        sample_files.write(tmp_path / "samples", f"key-{i:03d}", maps)
+    results = run(
+        tmp_path / "out",
+        info.data_dir,
+        samples_dir=str(tmp_path / "samples"),
+        task="switched",
+        num_samples=(4,),
+    )
+    (note,) = results["notes"]
+    assert note.startswith("100% of the samples fit several modes, because they lack")
+    modes = np.array(results["mode_calibration"]["frequencies"])
+    flips = modes[MODE_BITS[:, 1]].sum()
+    assert flips == pytest.approx(7 / 17)  # As if it flipped persons as it should.
+    assert results["pixel_calibration"]["largest_gap"] == pytest.approx(10 / 17)
+    assert results["mode_calibration"]["undecided"] == 1
+    assert results["mode_calibration"]["undecided_by_class"]["person"] == 1
+    assert results["mode_calibration"]["undecided_by_class"]["car"] == 0
+    table = evaluate.table(results).splitlines()
+    cells = (re.split(r" {2,}", line.strip()) for line in table)
+    lines = {title: values for title, *values in cells}
+    assert lines["of a class's pixels, share drawn as"][1] == "person"
+    assert [lines[n][1] for n in ("the class itself", "its new class")] == ["0.000"] * 2
+    assert lines["other classes"][1] == "1.000"
+    assert lines["samples that decide for neither"][1] == "1.000"
+    assert lines["largest ratio of mode frequencies"] == ["infinite"]
+    assert lines["samples that fit several modes, share"] == ["1.000"]
+    assert lines["largest gap of pixel frequencies"] == ["0.588"]
+    assert 0 < float(lines["mIoU of 19 classes, flips folded back"][0]) < 1
+    with open(tmp_path / "out" / "results.csv", newline="") as handle:
+        rows = {row["metric"]: row["mean"] for row in csv.DictReader(handle)}
+    assert rows["pixel_calibration.person.new_class"] == "0.0"
+    assert rows["mode_calibration.undecided_by_class.person"] == "1.0"
 
 
 def test_switched_task_needs_its_classes_and_the_papers_rules(
@@ -602,7 +704,8 @@ def test_notes_other_training_data(tmp_path, lesions, phantom_dir, drawing):
     results = run(
         tmp_path, lesions.data_dir, saved_model=str(drawing), num_samples=(1,)
     )
-    assert len(results["notes"]) == 2
+    assert len(results["notes"]) == 3
+    assert results["notes"][-1] == FEW_GROUPS
     assert "trained on other data (phantom" in results["notes"][0]
     assert "'hu' values and is scored on 'uint8'" in results["notes"][1]
 

@@ -9,7 +9,7 @@ import zipfile
 import numpy as np
 import PIL.Image
 import pytest
-from helpers import datasets
+from helpers import datasets, png
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -83,6 +83,14 @@ def test_png_labels_of_many_classes_are_not_rescaled(tmp_path):
     np.testing.assert_array_equal(read(tmp_path, count=1, num_classes=24)[0], labels)
     with pytest.raises(ValueError, match="/a: samples hold 23; expected labels 0 to 4"):
         read(tmp_path, count=1, num_classes=5)
+
+
+def test_png_labels_of_4_bits_would_be_stretched_and_are_refused(tmp_path):
+    path = tmp_path / "a" / "sample_000.png"
+    path.parent.mkdir()
+    path.write_bytes(png.encode(np.full((4, 6, 1), 3), bits=4, color_type=0))
+    with pytest.raises(ValueError, match="sample_000.png: is 4x6 of mode L;4; expecte"):
+        read(tmp_path, count=1, num_classes=19)
 
 
 def test_missing_samples(tmp_path):

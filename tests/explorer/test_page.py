@@ -198,6 +198,28 @@ def test_everything_can_be_reached_and_has_a_name(tab):
     assert unnamed == 0
 
 
+def test_a_street_scene_shows_its_modes(street_model, street_dir, tmp_path):
+    browser.executable()
+    path = tmp_path / "street.html"
+    settings = {"data_dir": street_dir, "num_samples": 2, "seed": 5}
+    shown = explore(model_path=street_model.path, out=path, **settings)
+    with browser.Browser(tmp_path / "profile") as tab:
+        tab.open(path.as_uri())
+        tab.wait_for("document.getElementById('explorer')?.dataset.ready")
+        title = tab.evaluate("document.getElementById('graders-title').textContent")
+        captions = tab.evaluate(
+            "[...document.querySelectorAll('#graders span')].map(s => s.textContent)"
+        )
+        numbers = tab.evaluate(
+            "[...document.querySelectorAll('.grader-dot text')].map("
+            "t => t.textContent).join()"
+        )
+        assert tab.errors == []
+    assert title == "Modes of the ground truth, the most probable first"
+    assert captions == shown.grader_names
+    assert sorted(map(int, numbers.split(","))) == list(range(32))
+
+
 def test_titles_cannot_end_the_script(shown):
     evil = dataclasses.replace(
         shown, title="</script><b>", class_names=["background", "</script>"]

@@ -69,6 +69,7 @@ def test_samples_are_the_saved_models_own(model, shown):
 
 def test_graders_stand_at_their_posteriors(model, shown):
     assert shown.graders.shape == (4, 32, 32)
+    assert shown.grader_names == [f"grader {i}" for i in (1, 2, 3, 4)]
     for labels, z in zip(shown.graders, shown.grader_latents):
         posterior = model.call(
             "posterior", shown.image[None], labels[None].astype(np.int32), about="x"
@@ -153,3 +154,49 @@ def test_a_model_without_features(model, phantom_dir):
         scene.scene_of_record(
             bare, data_dir=phantom_dir, split="test", key=None, **_SETTINGS
         )
+
+
+def test_all_modes_of_a_street_scene_are_shown():
+    labels = np.array([[0, 1, 8, 11, 13, 2, 255]], np.uint8)
+    maps, names = scene.switched_modes(labels)
+    assert len(maps) == len(names) == len(np.unique(maps, axis=0)) == 32
+    assert names[0] == "mode 0: nothing flipped, 10.9 %"
+    assert names[-1] == (
+        "mode 31: sidewalk 2 + person 2 + car 2 + vegetation 2 + road 2, 0.5 %"
+    )
+    np.testing.assert_array_equal(maps[0], labels)
+    np.testing.assert_array_equal(maps[-1], [[23, 19, 22, 20, 21, 2, 255]])
+    place = next(i for i, name in enumerate(names) if name.startswith("mode 4: "))
+    assert "mode 4: car 2, 5.9 %" == names[place]
+    np.testing.assert_array_equal(maps[place], [[0, 1, 8, 11, 21, 2, 255]])
+
+
+def test_modes_that_look_alike_are_one():
+    maps, names = scene.switched_modes(np.array([[0, 13]], np.uint8))
+    # Road and car only: 13/17 11/17, 13/17 6/17, 4/17 11/17, 4/17 6/17.
+    assert names == [
+        "mode 0: nothing flipped, 49.5 %",
+        "mode 4: car 2, 27.0 %",
+        "mode 16: road 2, 15.2 %",
+        "mode 20: car 2 + road 2, 8.3 %",
+    ]
+    assert maps[:, 0].tolist() == [[0, 13], [0, 21], [23, 13], [23, 21]]
+
+
+def test_the_scene_of_a_street_has_its_modes(street_model, street_dir):
+    shown = scene.scene_of_record(
+        street_model, data_dir=street_dir, split="test", key=None, **_SETTINGS
+    )
+    assert len(shown.grader_names) == len(shown.graders) == 32
+    z = street_model.call(
+        "posterior",
+        shown.image[None],
+        shown.graders[5][None].astype(np.int32),
+        about="x",
+    )["mean"][0]
+    np.testing.assert_allclose(shown.grader_latents[5], z, atol=1e-5)
+    # Of equal latents the modes would be of no use.
+    assert np.ptp(shown.grader_latents, axis=0).max() > 1e-4
+    data = page.page_data(shown)
+    assert [g["name"] for g in data["graders"]] == shown.grader_names
+    assert len(data["classes"]) == 24

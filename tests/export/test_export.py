@@ -13,6 +13,7 @@ from helpers import run_dirs, serving_json
 
 from tf_probunet.artifacts import checksums
 from tf_probunet.config import Config, DataConfig
+from tf_probunet.dataset.cityscapes_labels import TRAIN_CLASS_NAMES
 from tf_probunet.evaluation import evaluate
 from tf_probunet.export import export
 from tf_probunet.export.model_card import model_card, read_scores
@@ -188,7 +189,7 @@ def test_the_model_card_names_data_scores_and_limits(saved_model):
         assert text in card
 
 
-def _lidc_card(run, data, **preparation):
+def _lidc_card(run, data, scores=None, **preparation):
     config = Config(model=run_dirs.tiny_config(beta=10.0), data=data)
     dataset = {**RunDir(run).dataset(), "name": "lidc_x", "preparation": preparation}
     metadata = {
@@ -197,7 +198,7 @@ def _lidc_card(run, data, **preparation):
         "size_divisor": 2,
         "signatures": ["prior", "serving_default"],
     }
-    return model_card(config, dataset, metadata, None)
+    return model_card(config, dataset, metadata, None, scores)
 
 
 def test_the_card_of_a_model_of_lidc(run):
@@ -226,6 +227,49 @@ def test_the_card_says_how_the_data_of_lidc_was_prepared(run):
     assert "a crop of 128 x 128 pixels" in card
     assert "resampled to pixels of 0.5 mm" in card
     assert "rescaled" not in card
+
+
+def test_the_card_of_a_model_of_streets(run):
+    dataset = {
+        **RunDir(run).dataset(),
+        "name": "cityscapes",
+        "class_names": list(TRAIN_CLASS_NAMES),
+        "num_graders": 1,
+        "intensity": "uint8",
+    }
+    metadata = {
+        "model": "prob_unet",
+        "parameters": 1234,
+        "size_divisor": 2,
+        "signatures": ["prior", "serving_default"],
+    }
+    config = Config(
+        model=run_dirs.tiny_config(), data=DataConfig(task="switched", crop_size=0)
+    )
+    card = model_card(config, dataset, metadata, None)
+    assert "24 classes\n  (road, sidewalk, building, wall" in card
+    assert "bicycle, sidewalk 2, person 2, car 2, vegetation 2, road 2)" in card
+    assert "5 classes flipped at random to a new one each, 32 modes per imag" in card
+    assert "other cameras" in card and "crops of the whole image" not in card
+    assert not re.search("scanner|medical|diagnosis|label maps per image", card)
+
+
+def test_the_card_says_what_the_intervals_resample(run, results, tmp_path):
+    def resample_images(content):
+        content["protocol"]["intervals"]["resampled"] = "images"
+
+    def say_nothing(content):
+        del content["protocol"]["intervals"]
+
+    def say_something_else(content):
+        content["protocol"]["intervals"] = {"resampled": "cities"}
+
+    for edit, word in ((resample_images, "image"), (say_nothing, "group")):
+        found = read_scores(_edited(results, tmp_path / "edited", edit))
+        card = _lidc_card(run, DataConfig(), scores=found)
+        assert f"[95 % intervals by {word}.]" in card
+    with pytest.raises(ValueError, match="'cities'}, expected resampled groups or im"):
+        read_scores(_edited(results, tmp_path / "edited", say_something_else))
 
 
 def test_other_cards_do_not_speak_of_lidc(saved_model):

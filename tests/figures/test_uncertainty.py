@@ -107,3 +107,24 @@ def test_street_scenes_show_the_most_frequent_class():
     np.testing.assert_allclose(entropy[labels != 0], 0, atol=1e-12)
     shown = figure.axes[2].images[0].get_array()[labels == 0]
     assert (shown == (90, 0, 200)).all()  # Road 2
+
+
+def test_the_scale_of_street_scenes_ends_at_the_largest_entropy():
+    labels = results_writer.street_scene(0)
+    samples = np.tile(np.where(labels == 255, 0, labels), (2, 16, 1, 1))
+    samples[1, :, 0, 0] = np.arange(16)  # 16 different classes: four bits.
+    figure = uncertainty.draw(
+        images=np.zeros((2, *labels.shape, 3)),
+        graders=np.stack([labels, labels])[:, None],
+        samples=samples,
+        keys=["a", "b"],
+    )
+    for row in range(2):
+        assert figure.axes[6 * row + 3].images[0].get_clim() == pytest.approx((0, 4))
+    figure = uncertainty.draw(
+        images=np.zeros((1, *labels.shape, 3)),
+        graders=labels[None, None],
+        samples=samples[:1],
+        keys=["a"],
+    )
+    assert figure.axes[3].images[0].get_clim() == (0, 1)  # No entropy anywhere.

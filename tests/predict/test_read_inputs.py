@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import PIL.Image
 import pytest
-from helpers import dicom_writer
+from helpers import dicom_writer, png
 
 from tf_probunet.predict.config import CropConfig
 from tf_probunet.predict.read_inputs import read_inputs
@@ -139,6 +139,15 @@ def test_pages_of_a_tiff(tmp_path):
     images = _read(tmp_path / "a.tif")
     assert [i.name for i in images] == ["a_000", "a_001"]
     assert [i.pixels.mean() for i in images] == [10, 20]
+
+
+@pytest.mark.parametrize("color_type, bands", [(2, 3), (6, 4), (4, 2)])
+def test_colours_of_16_bits_are_not_cut_to_8(tmp_path, color_type, bands):
+    values = np.full((4, 6, bands), 300)
+    path = tmp_path / "a.png"
+    path.write_bytes(png.encode(values, bits=16, color_type=color_type))
+    with pytest.raises(ValueError, match=r"a.png.*colours of 16 bits \(.*;16B\) would"):
+        _read(path)
 
 
 def test_damaged_picture(tmp_path):

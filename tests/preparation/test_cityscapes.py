@@ -9,6 +9,7 @@ import numpy as np
 import PIL.Image
 import pytest
 import tensorflow as tf
+from helpers import png
 
 from tf_probunet.dataset import cityscapes_labels, records
 from tf_probunet.evaluation.metrics import switched_calibration, switched_modes
@@ -180,6 +181,102 @@ def test_unusable_files_are_skipped_with_a_reason(
     assert report["splits"]["train"]["examples"] == 2
     with pytest.raises(ValueError, match=f"aachen_000000_000019.*{reason}"):
         prepare(raw, tmp_path / "strict", strict=True)
+
+
+def test_values_that_pillow_would_change_are_refused(raw, tmp_path):
+    colours = np.full((256, 512, 3), 300)
+    image_path(raw).write_bytes(png.encode(colours, bits=16, color_type=2))
+    other = "train/bochum/bochum_000000_000019"
+    greys = np.full((256, 512, 1), 7)
+    labels_path(raw, other).write_bytes(png.encode(greys, bits=4, color_type=0))
+    report = prepare(raw, tmp_path / "out")
+    problems = report["problems"]["wrong pixel format"]
+    assert [problem["detail"] for problem in problems] == [
+        "L;4, expected L of 8 bits",
+        "RGB;16B, expected RGB of 8 bits",
+    ]
+
+
+def test_interpolated_label_maps_are_reported(raw, tmp_path):
+    ids = street_phantom.draw_scene(np.random.default_rng(0), 512, 1024)[1]
+    resize = PIL.Image.fromarray(ids).resize
+    resize((512, 256), PIL.Image.BILINEAR).save(labels_path(raw))
+    report = prepare(raw, tmp_path / "out")
+    assert report["splits"]["train"]["examples"] == 3  # It is used all the same.
+    (problem,) = report["problems"].pop("label map that looks interpolated")
+    assert problem["where"].startswith(f"gtFine/{AACHEN}")
+    assert "expected at most 5%" in problem["detail"]
+    assert report["problems"] == {}
+    with pytest.raises(ValueError, match=f"{AACHEN}.*looks interpolated"):
+        prepare(raw, tmp_path / "strict", strict=True)
+
+
+def test_interpolation_is_told_from_thin_things():
+    full = street_phantom.draw_scene(np.random.default_rng(0), 1024, 2048)[1]
+    small = PIL.Image.fromarray(full).resize((512, 256), PIL.Image.NEAREST)
+    for sound in (full, np.asarray(small)):
+        assert cityscapes.blended_share(sound) < 0.01
+    for method in ("BILINEAR", "HAMMING", "BICUBIC", "LANCZOS"):
+        method = getattr(PIL.Image, method)
+        reduced = PIL.Image.fromarray(full).resize((512, 256), method)
+        enlarged = small.resize((2048, 1024), method)
+        for damaged in (reduced, enlarged):
+            assert cityscapes.blended_share(np.asarray(damaged)) > 0.2
+    # Without smoothing, as by OpenCV: the mean of the four pixels in the middle.
+    middle = full.reshape(256, 4, 512, 4)[:, 1:3, :, 1:3].mean(axis=(1, 3))
+    assert cityscapes.blended_share(np.rint(middle).astype(np.uint8)) > 0.09
+
+
+def test_ids_between_those_of_the_neighbours_by_hand():
+    sound = np.array([[7, 7, 7, 23, 23]] * 3, np.uint8)
+    assert cityscapes.blended_share(sound) == 0
+    blended = np.array([[7, 7, 15, 23, 23]] * 3, np.uint8)
+    # In a row the second, third and fourth pixel have different neighbours.
+    assert cityscapes.blended_share(blended) == pytest.approx(1 / 3)
+    assert cityscapes.blended_share(blended.T) == pytest.approx(1 / 3)
+    assert cityscapes.blended_share(blended[:, ::-1]) == pytest.approx(1 / 3)
+    assert cityscapes.blended_share(np.zeros((4, 4), np.uint8)) == 0
+
+
+def test_an_empty_split_comes_with_the_reasons(raw, tmp_path):
+    for city in ("aachen", "bochum", "hamburg"):
+        truncate(image_path(raw, f"train/{city}/{city}_000000_000019"))
+    (raw / "gtFine/train/ulm/ulm_000000_000019_gtFine_labelIds.png").unlink()
+    with pytest.raises(ValueError) as caught:
+        prepare(raw, tmp_path / "out")
+    text = str(caught.value)
+    assert text.startswith(
+        "split 'train' would be empty; 4 problems: 3 x unreadable PN"
+    )
+    assert f"the first leftImg8bit/{AACHEN}_leftImg8bit.png (" in text
+    assert "; 1 x missing label file, the first leftImg8bit/train/ulm/ulm" in text
+
+
+def test_what_is_not_read_or_not_official_is_mentioned(raw, tmp_path):
+    for split in ("test", "train_extra"):
+        shutil.copytree(raw / "leftImg8bit/val", raw / "leftImg8bit" / split)
+    for kind in ("leftImg8bit", "gtFine"):
+        (raw / kind / "train/aachen").rename(raw / kind / "train/atlantis")
+        (raw / kind / "train/bochum").rename(raw / kind / "train/munster")
+    report = prepare(raw, tmp_path / "out", strict=True)
+    assert report["splits"]["train"]["examples"] == 3
+    assert report["problems"] == {
+        "folder not read": [
+            {
+                "where": f"leftImg8bit/{split}",
+                "detail": "2 PNG files; expected train and val, the folders with "
+                "public fine labels",
+            }
+            for split in ("test", "train_extra")
+        ],
+        "no official city of this folder": [
+            {"where": "leftImg8bit/train/atlantis", "detail": "used for train"},
+            {
+                "where": "leftImg8bit/train/munster",
+                "detail": "officially in val, used for train",
+            },
+        ],
+    }
 
 
 def test_unknown_ids_are_ignored_and_counted(raw, tmp_path):

@@ -1,6 +1,6 @@
 """Writes Cityscapes as records of 256x512 with the 19 training classes.
 
-python run/prepare_cityscapes.py --cityscapes_dir=cityscapes --out_dir=data/records
+python run/prepare_cityscapes.py --cityscapes_dir=cityscapes --out_dir=runs/cityscapes
 """
 
 from absl import flags

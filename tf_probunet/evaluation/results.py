@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from tf_probunet.dataset.cityscapes_labels import SWITCHES
 from tf_probunet.evaluation.metrics import (
     ambiguity,
     calibration,
     statistics,
     switched_calibration,
 )
-from tf_probunet.evaluation.scoring import BASELINES, Arrays, Rules
+from tf_probunet.evaluation.scoring import Arrays, Rules
 
 CONFIDENCE = 0.95
 NUM_RESAMPLES = 10_000
 BOOTSTRAP_SEED = 0
+
+# With fewer groups, their bootstrap says little: with three, its bounds are the lowest
+# and the highest mean of a group.
+MIN_GROUPS = 10
+
+_BASELINE = "baseline_"  # In front of the per-image arrays of trivial models.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,11 +37,13 @@ class Metric:
         name: of the per-image array and in the results, with dots between the levels.
         title: for tables.
         best: "low", "high", or None where more is neither better nor worse.
+        null: what null in the results stands for, for tables; None for no value.
     """
 
     name: str
     title: str
     best: str | None
+    null: str | None = None
 
 
 # Means of per-image values, of all samples together.
@@ -59,8 +68,21 @@ SCALARS = (
     Metric("ambiguity.always_ambiguous", 'ambiguity: always "ambiguous"', None),
     Metric("ambiguity.auroc", "ambiguity: AUROC", "high"),
     Metric("mode_calibration.kl_divergence", "KL of mode frequencies", "low"),
+    Metric(
+        "mode_calibration.largest_ratio",
+        "largest ratio of mode frequencies",
+        "low",
+        null="infinite",
+    ),
     Metric("mode_calibration.modes_missed", "modes never sampled", "low"),
+    Metric(
+        "mode_calibration.undecided", "samples that fit several modes, share", "low"
+    ),
+    Metric("pixel_calibration.largest_gap", "largest gap of pixel frequencies", "low"),
+    Metric("folded_iou.mean", "mIoU of 19 classes, flips folded back", "high"),
 )
+
+_UNITS = {"groups": "groups", "images": "keys"}  # What tells them apart.
 
 _RELIABILITIES = {
     "pixels": "pixel_reliability",
@@ -80,7 +102,7 @@ def summarise(
     """Sums up the per-image values.
 
     Args:
-        arrays: of `scoring.score` for all images, with `groups` [N].
+        arrays: of `scoring.score` for all images, with `keys` and `groups` [N].
         rules: of the evaluation.
         num_graders: M.
         validation: `sample_presence` and `grader_presence` of the validation split, on
@@ -91,7 +113,7 @@ def summarise(
         A JSON object: every mean with its interval as `{"mean", "low", "high"}`, null
         where there is none. Metrics that make no sense for the data are left out.
     """
-    found = intervals(_columns(arrays), arrays["groups"])
+    found = intervals(_columns(arrays), arrays[_UNITS[resampled(arrays["groups"])]])
 
     def by_count(name: str) -> dict[int, Any]:
         return dict(zip(rules.counts, found[name]))
@@ -110,14 +132,27 @@ def summarise(
     if "mode_ged" in found:
         summary["exact_modes"] = energy("mode_")
     summary.update({m.name: found[m.name] for m in METRICS if m.name in found})
-    if rules.kind == "binary":
+    baselines = [name for name in found if name.startswith(_BASELINE)]
+    if baselines:
         summary["baselines"] = {
-            name: {"ged": by_count(f"baseline_{name}")} for name in BASELINES
+            name[len(_BASELINE) :]: {"ged": by_count(name)} for name in baselines
         }
+    if rules.kind == "binary":
         summary.update(_binary(arrays, rules, num_graders, validation, cross_fit))
     if rules.kind == "switched":
         summary.update(_switched(arrays))
     return plain(summary)
+
+
+def resampled(groups: Sequence[str]) -> str:
+    """Says what the bootstrap draws: whole "groups", or "images" where they are few.
+
+    Args:
+        groups: [N], of the images.
+    """
+    number = len(set(groups))
+    few = number < min(MIN_GROUPS, len(groups))  # Groups of one image are images.
+    return "images" if few else "groups"
 
 
 def intervals(columns: Mapping[str, np.ndarray], groups: np.ndarray) -> dict[str, Any]:
@@ -180,7 +215,7 @@ def plain(value: Any) -> Any:
 def _columns(arrays: Arrays) -> dict[str, np.ndarray]:
     """All values of which a mean is reported, and the excess over the floors."""
     names = {metric.name for metric in METRICS}
-    names |= {f"baseline_{name}" for name in BASELINES}
+    names |= {name for name in arrays if name.startswith(_BASELINE)}
     names |= {"ged", "floor", "cross", "sample_distance", "grader_distance"}
     names |= {"mode_ged", "mode_floor"}
     columns = {name: arrays[name] for name in sorted(names & set(arrays))}
@@ -307,8 +342,16 @@ def _presences(arrays: Arrays, num_graders: int) -> tuple[np.ndarray, np.ndarray
 
 def _switched(arrays: Arrays) -> dict[str, Any]:
     modes = switched_calibration.mode_calibration(arrays["mode_counts"].sum(axis=0))
-    pixels = switched_calibration.pixel_calibration(arrays["pixel_counts"].sum(axis=0))
+    counts = arrays["pixel_counts"].sum(axis=0)
+    pixels = switched_calibration.pixel_calibration(counts)
+    ties = switched_calibration.undecided_shares(arrays["switch_ties"].sum(axis=0))
+    names = [switch.name for switch in SWITCHES]
     return {
-        "mode_calibration": dataclasses.asdict(modes),
-        "pixel_calibration": dataclasses.asdict(pixels),
+        "mode_calibration": {
+            **dataclasses.asdict(modes),
+            "undecided": arrays["undecided"].sum() / arrays["mode_counts"].sum(),
+            "undecided_by_class": dict(zip(names, ties)),
+        },
+        "pixel_calibration": {"classes": names, **dataclasses.asdict(pixels)},
+        "folded_iou": dataclasses.asdict(switched_calibration.folded_iou(counts)),
     }

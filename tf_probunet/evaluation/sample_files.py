@@ -189,6 +189,8 @@ def _read_png(
         with files.BoundedReader(path) as file:
             image = PIL.Image.open(file, formats=["PNG"])
             mode, found = image.mode, image.size[::-1]
+            if mode == "L":
+                mode = damage.stored_mode(image)
             fits = found == tuple(size) and mode in _PNG_MODES
             labels = np.array(image).astype(np.uint8) if fits else None
     except PIL.Image.DecompressionBombError as error:

@@ -248,6 +248,12 @@ def _switched(
             "floor": np.array([result.floors[n] for n in rules.counts]),
             "mode_counts": result.mode_counts,
             "pixel_counts": result.pixel_counts,
+            "switch_ties": result.switch_ties,
+            "undecided": np.array(result.undecided),
+            **{
+                f"baseline_{name}": np.full(len(rules.counts), value)
+                for name, value in result.baselines.items()
+            },
         }
 
     return _stacked(one(*image) for image in zip(keys, samples, graders[:, 0]))

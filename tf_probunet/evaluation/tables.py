@@ -13,6 +13,8 @@ _BASELINE_TITLES = {
     "always_empty": "always empty",
     "majority": "majority of graders",
     "graders": "graders themselves",
+    "never_flipped": "true labels, never flipped",
+    "no_switchable_class": "no switchable class",
 }
 
 
@@ -50,6 +52,8 @@ def csv_table(results: dict[str, Any]) -> str:
         value = lookup(results, metric.name)
         if value is not None:
             writer.writerow([metric.name, largest, value, None, None])
+    for name, value in _switch_values(results):
+        writer.writerow([name, largest, value, None, None])
     return buffer.getvalue()
 
 
@@ -102,13 +106,21 @@ def _heading(results: dict[str, Any]) -> str:
         f"{data['name']}, {data['split']}: {data['images']} images of "
         f"{height}x{width}, groups: {data['groups']}, graders: {data['graders']}",
         f"{protocol['statistic'].upper()}-statistic, both empty: "
-        f"{protocol['both_empty']}; [95% intervals by group]",
+        f"{protocol['both_empty']}; [95% intervals by {_resampled(results)}]",
     ]
     return "\n".join(lines)
 
 
+def _resampled(results: dict[str, Any]) -> str:
+    """Returns what the intervals resample: "group", or "image" where they are few."""
+    units = lookup(results, "protocol.intervals.resampled") or "groups"
+    return units.removesuffix("s")
+
+
 def _tables(results: dict[str, Any]) -> list[list[list[str]]]:
     tables = [_distance_table(results), _metric_table(results)]
+    if lookup(results, "pixel_calibration.classes"):
+        tables.append(_switch_table(results))
     if "by_presence" in results:
         tables.append(_presence_table(results))
     return [rows for rows in tables if len(rows) > 1]
@@ -141,7 +153,39 @@ def _metric_table(results: dict[str, Any]) -> list[list[str]]:
         if value is not None:
             text = str(value) if isinstance(value, int) else number(value)
             rows.append([metric.title, text])
+        elif metric.null and lookup(results, metric.name.rpartition(".")[0]):
+            rows.append([metric.title, metric.null])
     return rows
+
+
+def _switch_table(results: dict[str, Any]) -> list[list[str]]:
+    """Per class that is switched: pixels as the class, as its new one, as neither."""
+    pixels = results["pixel_calibration"]
+    rows = [["of a class's pixels, share drawn as", *pixels["classes"]]]
+    for place, title in enumerate(("the class itself", "its new class")):
+        for name, prefix in (("frequencies", ""), ("probabilities", "  should be")):
+            shares = [pair[place] for pair in pixels[name]]
+            rows.append([prefix or title, *map(number, shares)])
+    others = [None if None in pair else 1 - sum(pair) for pair in pixels["frequencies"]]
+    rows.append(["other classes", *map(number, others)])
+    undecided = lookup(results, "mode_calibration.undecided_by_class")
+    if undecided:
+        shares = [undecided[name] for name in pixels["classes"]]
+        rows.append(["samples that decide for neither", *map(number, shares)])
+    return rows
+
+
+def _switch_values(results: dict[str, Any]) -> list[tuple[str, float]]:
+    """The same as (name, number), without what should be."""
+    pixels = results.get("pixel_calibration", {})
+    values = {}
+    for name, pair in zip(pixels.get("classes", ()), pixels.get("frequencies", ())):
+        values[f"pixel_calibration.{name}.class"] = pair[0]
+        values[f"pixel_calibration.{name}.new_class"] = pair[1]
+    undecided = lookup(results, "mode_calibration.undecided_by_class") or {}
+    for name, share in undecided.items():
+        values[f"mode_calibration.undecided_by_class.{name}"] = share
+    return [(name, value) for name, value in values.items() if value is not None]
 
 
 def _presence_table(results: dict[str, Any]) -> list[list[str]]:

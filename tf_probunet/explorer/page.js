@@ -28,7 +28,14 @@ const layers = data.layers.map((layer) => ({
   kernel: Float64Array.from(layer.kernel), // [in, out]
   bias: Float64Array.from(layer.bias),
 }));
-const graders = data.graders.map((g) => ({ latent: g.latent, labels: bytes(g.labels) }));
+// A name is "grader 1", or "mode 4: car 2, 5.9 %".
+const graders = data.graders.map((g) => ({
+  name: g.name,
+  kind: g.name.split(" ")[0],
+  number: parseInt(g.name.split(" ")[1], 10),
+  latent: g.latent,
+  labels: bytes(g.labels),
+}));
 
 // --- f_comb ----------------------------------------------------------------------
 
@@ -282,7 +289,7 @@ function drawDots() {
     const box = { x: x - half, y: y - 9, width: 2 * half, height: 18, rx: 9 };
     element("rect", box, group);
     element("text", { x, y }, group, names);
-    element("title", {}, group, `grader ${names}${outside ? ", outside of the plane" : ""}`);
+    element("title", {}, group, `${graders[0].kind} ${names}${outside ? ", outside of the plane" : ""}`);
   }
   axisLabels.forEach((label, i) => (label.textContent = `z${state.axes[i] + 1}`));
 }
@@ -293,10 +300,10 @@ function graderPlaces(place) {
   graderU.forEach((u, i) => {
     const [x, y] = place(u);
     const same = places.find((p) => Math.hypot(p.x - x, p.y - y) < 1);
-    if (same) same.names += `,${i + 1}`;
+    if (same) same.names += `,${graders[i].number}`;
     else {
       const outside = state.axes.some((a) => Math.abs(u[a]) > RANGE);
-      places.push({ x, y, outside, names: `${i + 1}` });
+      places.push({ x, y, outside, names: `${graders[i].number}` });
     }
   });
   return places;
@@ -537,7 +544,7 @@ for (const id of ["show-current", "show-samples", "show-graders"]) {
 // --- Samples and graders ---------------------------------------------------------
 
 const samples = sampleU.map((u, i) => ({ u, ...addThumbnail("samples", `sample ${i + 1}`, u) }));
-const shownGraders = graderU.map((u, i) => ({ u, ...addThumbnail("graders", `grader ${i + 1}`, u) }));
+const shownGraders = graderU.map((u, i) => ({ u, ...addThumbnail("graders", graders[i].name, u) }));
 
 function addThumbnail(list, name, u) {
   const button = document.createElement("button");
@@ -630,6 +637,9 @@ function start() {
     for (const id of ["graders-section", "graders-toggle", "graders-help"]) {
       document.getElementById(id).hidden = true;
     }
+  } else if (graders[0].kind === "mode") {
+    document.getElementById("graders-title").textContent = "Modes of the ground truth, the most probable first";
+    document.getElementById("graders-help").textContent = "Numbered dots: the posterior means of the true modes. ";
   }
   document.getElementById("heat-help").textContent = isBinary
     ? `The darker the plane, the larger the ${data.classes[1]} there.`

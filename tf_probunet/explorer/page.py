@@ -60,8 +60,10 @@ def page_data(scene: Scene) -> dict[str, Any]:
         "stddev": _numbers(scene.prior_stddev),
         "samples": [_numbers(z) for z in scene.samples],
         "graders": [
-            {"latent": _numbers(z), "labels": _base64(labels)}
-            for z, labels in zip(scene.grader_latents, scene.graders)
+            {"name": name, "latent": _numbers(z), "labels": _base64(labels)}
+            for name, z, labels in zip(
+                scene.grader_names, scene.grader_latents, scene.graders
+            )
         ],
         "axes": list(scene.axes),
         "pixelMm2": scene.pixel_mm2,

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tf_probunet import files
 from tf_probunet.artifacts.saved_model import LoadedModel
-from tf_probunet.dataset import input_pipeline, records
+from tf_probunet.dataset import cityscapes_labels, input_pipeline, records
 from tf_probunet.predict import sampling
 from tf_probunet.predict.config import CropConfig
 from tf_probunet.predict.prediction import model_input
@@ -44,6 +44,8 @@ class Scene:
         samples: [S, L] latents drawn from the prior.
         graders: [G, H, W] label maps, G may be 0.
         grader_latents: [G, L], the means of their posteriors.
+        grader_names: "grader 1", or "mode 4: car 2, 5.9 %" where the label maps are the
+            modes of a known distribution.
         axes: the two latent dimensions that change the segmentation most.
         class_names: of the labels.
         pixel_mm2: area of a pixel, None if not known.
@@ -61,6 +63,7 @@ class Scene:
     samples: np.ndarray
     graders: np.ndarray
     grader_latents: np.ndarray
+    grader_names: list[str]
     axes: tuple[int, int]
     class_names: list[str]
     pixel_mm2: float | None
@@ -101,14 +104,16 @@ def scene_of_record(
         )
     example = _find(info, split, key, model)
     labels = example["labels"]
+    names = [f"grader {i + 1}" for i in range(len(labels))]
     if model.data.task == "switched":
-        labels = labels[:1]  # The unflipped map is the one that is known.
+        labels, names = switched_modes(labels[0])
     spacing = model.spacing_mm
     return _scene(
         model,
         title=example["key"].decode(),
         image=example["image"],
         graders=labels,
+        grader_names=names,
         pixel_mm2=None if spacing is None else spacing**2,
         notes=[],
         num_samples=num_samples,
@@ -147,11 +152,39 @@ def scene_of_file(
         title=image.name,
         image=prepared.padded,
         graders=np.zeros((0, *prepared.grid.padded), np.uint8),
+        grader_names=[],
         pixel_mm2=pixel_mm2,
         notes=prepared.notes,
         num_samples=num_samples,
         seed=seed,
     )
+
+
+def switched_modes(labels: np.ndarray) -> tuple[np.ndarray, list[str]]:
+    """Draws the modes of a street scene that differ, the most probable first.
+
+    Args:
+        labels: [H, W], the 19 training classes before any flip.
+
+    Returns:
+        The label maps [M, H, W], 32 where the image has all five classes that are
+        switched, and their names: number, new classes, probability.
+    """
+    switches = cityscapes_labels.SWITCHES
+    bits = cityscapes_labels.MODE_BITS
+    present = np.isin([switch.class_id for switch in switches], labels)
+    probabilities: dict[int, float] = {}
+    for flipped, probability in zip(bits, cityscapes_labels.MODE_PROBABILITIES):
+        mode = int((flipped & present) @ (1 << np.arange(len(switches))))
+        probabilities[mode] = probabilities.get(mode, 0.0) + float(probability)
+    order = sorted(probabilities, key=lambda mode: (-probabilities[mode], mode))
+    names = []
+    for mode in order:
+        flips = [f"{s.name} 2" for s, flipped in zip(switches, bits[mode]) if flipped]
+        what = " + ".join(flips) or "nothing flipped"
+        names.append(f"mode {mode}: {what}, {100 * probabilities[mode]:.1f} %")
+    maps = [cityscapes_labels.switch_table(mode)[labels] for mode in order]
+    return np.stack(maps), names
 
 
 def _check(model: LoadedModel) -> None:
@@ -183,6 +216,7 @@ def _scene(
     title: str,
     image: np.ndarray,
     graders: np.ndarray,
+    grader_names: list[str],
     pixel_mm2: float | None,
     notes: list[str],
     num_samples: int,
@@ -206,6 +240,7 @@ def _scene(
         ),
         graders=graders.astype(np.uint8),
         grader_latents=_posterior_means(model, image, graders, latent_dim, title),
+        grader_names=grader_names,
         axes=_telling_axes(model, image, prior, title),
         class_names=model.class_names,
         pixel_mm2=pixel_mm2,
@@ -239,11 +274,12 @@ def f_comb_layers(model: LoadedModel) -> list[Layer]:
 def _posterior_means(
     model: LoadedModel, image: np.ndarray, graders: np.ndarray, size: int, title: str
 ) -> np.ndarray:
-    if not len(graders):
-        return np.zeros((0, size), np.float32)
-    images = np.repeat(image[None], len(graders), axis=0)
-    labels = graders.astype(np.int32)
-    return model.call("posterior", images, labels, about=title)["mean"]
+    means = [
+        # One at a time: 32 modes of a large image would not fit into memory.
+        model.call("posterior", image[None], labels[None], about=title)["mean"][0]
+        for labels in graders.astype(np.int32)
+    ]
+    return np.array(means, np.float32).reshape(-1, size)
 
 
 def _telling_axes(

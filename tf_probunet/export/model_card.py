@@ -9,6 +9,7 @@ from typing import Any
 
 from tf_probunet import __version__, files
 from tf_probunet.config import Config
+from tf_probunet.dataset import cityscapes_labels
 
 RESULTS_NAME = "results.json"
 
@@ -29,6 +30,19 @@ _LIDC = """## Training data and licence
 > Clark, K., Vendt, B., Smith, K., et al. (2013). The Cancer Imaging Archive (TCIA): maintaining and operating a public information repository. Journal of Digital Imaging, 26(6), 1045–1057.
 
 """  # noqa: E501
+
+_LIMITS = """\
+For research on segmentation under ambiguity. It is no medical device, and its samples
+are no diagnosis. It has only seen crops like those it was trained on; on other
+scanners, resolutions or regions its samples and their frequencies may be wrong without
+any sign."""
+
+_STREET_LIMITS = """\
+For research on segmentation under ambiguity. The new classes are made up: which of them
+a sample shows is chance, by design, and says nothing about the street. It is not made
+for driving. It has only seen frames like those it was trained on; with other cameras,
+resolutions, cities or weather its samples and their frequencies may be wrong without
+any sign."""
 
 _RESULTS = {"ged": [dict], "protocol": [dict], "data": [dict], "model": [dict]}
 _PROTOCOL = {"image_size": [list], "statistic": [str], "limit": [int]}
@@ -66,12 +80,20 @@ def model_card(
         else "8-bit values divided by 255"
     )
     is_lidc = dataset["name"].startswith("lidc")
+    classes = dataset["class_names"]
+    maps = f"{dataset['num_graders']} label maps per image"
+    if config.data.task == "switched":
+        classes = cityscapes_labels.CLASS_NAMES
+        maps = (
+            f"{cityscapes_labels.NUM_SWITCHES} classes flipped at random to a new one "
+            f"each, {cityscapes_labels.NUM_MODES} modes per image"
+        )
     return f"""# {metadata["model"]} trained on {dataset["name"]}
 
 Made by tf_probunet {__version__}. {metadata["parameters"]:,} parameters.
 
-- **Data**: {dataset["name"]} ({counts}), classes {", ".join(dataset["class_names"])},
-  {dataset["num_graders"]} label maps per image; fingerprint `{dataset["fingerprint"]}`.
+- **Data**: {dataset["name"]} ({counts}), {len(classes)} classes
+  ({", ".join(classes)}), {maps}; fingerprint `{dataset["fingerprint"]}`.
 - **Input**: `image` [B, H, W, {config.model.image_channels}] float32 in 0..1
   ({values}); height and width are multiples of {metadata["size_divisor"]}.
 - **Signatures**: {", ".join(f"`{name}`" for name in metadata["signatures"])}.
@@ -82,10 +104,7 @@ Made by tf_probunet {__version__}. {metadata["parameters"]:,} parameters.
 {_score_section(scores, validation) if scores else ""}{_LIDC if is_lidc else ""}\
 ## Intended use and limits
 
-For research on segmentation under ambiguity. It is no medical device, and its samples
-are no diagnosis. It has only seen crops like those it was trained on; on other
-scanners, resolutions or regions its samples and their frequencies may be wrong without
-any sign.
+{_STREET_LIMITS if config.data.task == "switched" else _LIMITS}
 {_lidc_limits(config, dataset) if is_lidc else ""}"""
 
 
@@ -131,11 +150,26 @@ def read_scores(path: files.Path) -> dict[str, Any]:
     return {
         **distances,
         **({} if matched is None else {"hungarian_iou": matched}),
-        "protocol": {name: results["protocol"][name] for name in _PROTOCOL},
+        "protocol": {
+            **{name: results["protocol"][name] for name in _PROTOCOL},
+            "resampled": _resampled(results, path),
+        },
         "data": {name: results["data"][name] for name in _DATA},
         "model": {name: results["model"][name] for name in _MODEL},
         "command": _without_places(results["command"], path),
     }
+
+
+def _resampled(results: dict[str, Any], path: pathlib.Path) -> str:
+    """Returns what the intervals resample; older results do not say: groups."""
+    intervals = results["protocol"].get("intervals", {})
+    found = intervals.get("resampled", "groups") if type(intervals) is dict else None
+    if found not in ("groups", "images"):
+        raise ValueError(
+            f"{path}: intervals are {str(intervals)[:80]}, expected resampled groups "
+            "or images"
+        )
+    return found
 
 
 def _check_sizes(results: dict[str, Any], path: pathlib.Path) -> None:
@@ -211,8 +245,8 @@ def _network(config: Config, metadata: dict[str, Any]) -> str:
 def _training(config: Config) -> str:
     training, data = config.training, config.data
     text = (
-        f"{training.steps} steps of {training.batch_size} images, crops of "
-        f"{data.crop_size or 'the whole image'}, "
+        f"{training.steps} steps of {training.batch_size} images, "
+        f"{f'crops of {data.crop_size}' if data.crop_size else 'whole images'}, "
         f"learning rate {training.learning_rate:g}"
     )
     if training.final_learning_rate != training.learning_rate:
@@ -275,7 +309,8 @@ def _score_section(scores: dict[str, Any], validation: dict[str, Any] | None) ->
         f"On {data['images']} images of {data['groups']} {groups}{limited}, split "
         f"`{data['split']}` of {data['name']} "
         f"(fingerprint `{data['fingerprint']}`), {height} x {width} pixels, "
-        f"{protocol['statistic'].upper()}-statistic. [95 % intervals by group.]"
+        f"{protocol['statistic'].upper()}-statistic. [95 % intervals by "
+        f"{protocol.get('resampled', 'groups').removesuffix('s')}.]"
     )
     if "hungarian_iou" in scores:
         text += (

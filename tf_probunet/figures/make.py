@@ -182,8 +182,10 @@ def _sample_comparison(request: Request) -> Named:
 
 
 def _mode_calibration(request: Request) -> Named:
-    counts = {r.name: mode_calibration.mode_counts(r) for r in request.models()}
-    yield "mode_calibration", mode_calibration.draw(counts)
+    models = request.models()
+    counts = {r.name: mode_calibration.mode_counts(r) for r in models}
+    undecided = {r.name: mode_calibration.undecided_share(r) for r in models}
+    yield "mode_calibration", mode_calibration.draw(counts, undecided)
 
 
 def _mode_histograms(request: Request) -> Named:

@@ -44,8 +44,24 @@ def pixel_counts(results: Results) -> np.ndarray:
     return results.array("pixel_counts")
 
 
+def undecided_share(results: Results) -> float:
+    """Returns the share of samples that fit several modes of the image.
+
+    NaN for results of earlier versions, which do not say.
+
+    Raises:
+        UnavailableError: the results are not of the task with switched classes.
+    """
+    total = mode_counts(results).sum()
+    if not results.has("undecided"):
+        return float("nan")
+    return float(results.array("undecided").sum() / total)
+
+
 @style.styled()
-def draw(counts: Mapping[str, np.ndarray]) -> Figure:
+def draw(
+    counts: Mapping[str, np.ndarray], undecided: Mapping[str, float] | None = None
+) -> Figure:
     """Draws the sampled frequency of the modes over their probability, log-log.
 
     How to read it: each dot is one of the 32 modes. On the bisector a mode is sampled
@@ -53,10 +69,13 @@ def draw(counts: Mapping[str, np.ndarray]) -> Figure:
     of a perfect model lie in the grey band, as wide as chance makes it for so many
     independent samples. Open triangles at the bottom are modes that were never, or
     hardly ever, sampled. KL is the divergence of the sampled from the true frequencies;
-    0 is best.
+    0 is best. Samples that fit several modes, because they show neither a class of the
+    image nor its new class, are shared among these by probability: where they are many,
+    dots on the bisector say little.
 
     Args:
         counts: [32] samples per closest mode, by the model's name.
+        undecided: share of samples that fit several modes, by the model's name.
 
     Returns:
         The figure, one panel per model.
@@ -69,7 +88,8 @@ def draw(counts: Mapping[str, np.ndarray]) -> Figure:
     bottom = _bottom([calibration.frequencies for calibration in modes.values()])
     for place, (axis, name) in enumerate(zip(axes, counts)):
         _draw_band(axis, counts[name].sum(), bottom)
-        _draw_modes(axis, name, modes[name], place, bottom)
+        share = (undecided or {}).get(name, float("nan"))
+        _draw_modes(axis, name, modes[name], place, bottom, share)
     figure.supxlabel("true probability of the mode", fontsize=8)
     figure.supylabel("sampled frequency", fontsize=8)
     return figure
@@ -138,6 +158,7 @@ def _draw_modes(
     modes: switched_calibration.ModeCalibration,
     place: int,
     bottom: float,
+    undecided: float,
 ) -> None:
     colour = style.MODEL_COLOURS[place % len(style.MODEL_COLOURS)]
     rare = modes.frequencies <= _LOWEST
@@ -166,7 +187,8 @@ def _draw_modes(
     axis.set_xlim(*_X_LIMITS)
     axis.set_ylim(bottom, _HIGHEST)
     missed = f"\n{modes.modes_missed} modes never sampled" if modes.modes_missed else ""
-    axis.set_title(f"{name}\nKL {modes.kl_divergence:.3f} nats{missed}")
+    fits = f"\n{undecided:.0%} of samples fit several modes" if undecided > 0 else ""
+    axis.set_title(f"{name}\nKL {modes.kl_divergence:.3f} nats{missed}{fits}")
 
 
 def _draw_mode_bars(

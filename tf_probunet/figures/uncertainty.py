@@ -53,6 +53,14 @@ def entropy_bits(shares: np.ndarray) -> np.ndarray:
     return -(shares * np.log2(np.where(shares > 0, shares, 1))).sum(axis=0) + 0.0
 
 
+def _most_bits(samples: np.ndarray) -> float:
+    """Returns where the scale of entropies ends: their largest, and at least one bit.
+
+    All images share the scale, so that one with less entropy looks darker.
+    """
+    return max(1.0, *(float(entropy_bits(class_shares(s)).max()) for s in samples))
+
+
 def most_different(samples: np.ndarray) -> Pair:
     """Finds the two samples that are furthest apart.
 
@@ -98,7 +106,7 @@ def draw(
     inside of the innermost one at least 95 % do; and the two samples that are furthest
     apart (solid and dashed), the range of opinions in one picture. For street scenes:
     the ground truth; the class most samples choose; the entropy of the classes in bits,
-    brightest from 2 on; and the two samples that are furthest apart.
+    brightest at the largest of all images; and the two samples that are furthest apart.
 
     Args:
         images: [N, H, W, C] in 0..1.
@@ -121,8 +129,9 @@ def draw(
         sheet.page.text(
             sheet.page.width / 2, 0.04, title, ha="center", va="top", fontsize=9
         )
+    most_bits = 1.0 if binary else _most_bits(samples)
     for row in range(len(images)):
-        view = _View(images[row], graders[row], samples[row])
+        view = _View(images[row], graders[row], samples[row], most_bits)
         shown = [show(sheet.axes(row, c), view) for c, (_, show) in enumerate(columns)]
         sheet.caption(row, keys[row], view.caption())
     for col, (heading, _) in enumerate(columns):
@@ -196,9 +205,14 @@ class _View:
     """One image with all that its row needs."""
 
     def __init__(
-        self, image: np.ndarray, graders: np.ndarray, samples: np.ndarray
+        self,
+        image: np.ndarray,
+        graders: np.ndarray,
+        samples: np.ndarray,
+        most_bits: float,
     ) -> None:
         self.image, self.graders, self.samples = image, graders, samples
+        self.most_bits = most_bits
         self.pair = most_different(samples)
 
     def caption(self) -> str:
@@ -225,7 +239,7 @@ def _show_mean(axis: Axes, view: _View):
 def _show_entropy(axis: Axes, view: _View):
     mean = mean_map(view.samples)
     bits = entropy_bits(np.stack([mean, 1 - mean]))
-    return pictures.show_array(axis, bits, cmap="magma", vmin=0, vmax=1)
+    return pictures.show_array(axis, bits, cmap="magma", vmin=0, vmax=view.most_bits)
 
 
 def _show_bands(axis: Axes, view: _View):
@@ -264,7 +278,7 @@ def _show_frequent(axis: Axes, view: _View) -> None:
 
 def _show_class_entropy(axis: Axes, view: _View):
     bits = entropy_bits(class_shares(view.samples))
-    return pictures.show_array(axis, bits, cmap="magma", vmin=0, vmax=2)
+    return pictures.show_array(axis, bits, cmap="magma", vmin=0, vmax=view.most_bits)
 
 
 def _show_first(axis: Axes, view: _View) -> None:

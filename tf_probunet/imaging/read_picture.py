@@ -81,6 +81,12 @@ def _pages(opened: PIL.Image.Image, most: int) -> list[np.ndarray]:
         values += page.width * page.height * len(page.getbands())
         if values > most:
             raise ValueError(f"{values} values announced, expected at most {most}")
+        stored = damage.stored_mode(page)
+        if ";16" in stored and not page.mode.startswith("I"):
+            raise ValueError(
+                f"colours of 16 bits ({stored}) would be cut to 8, expected colours of "
+                "8 bits or grey"
+            )
         pages.append(_array(page))
     return pages
 

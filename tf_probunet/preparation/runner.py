@@ -123,11 +123,12 @@ def run(
                 (entry["key"], entry["group"], _reader(part_dir, part, entry))
             )
     if not any(by_split.values()):
-        first = f"; {len(problems)} problems, the first: " if problems else ""
         raise ValueError(
-            f"no example came out of {len(units)} units{first}"
-            + "".join(str(problem) for problem in problems[:1])
+            f"no example came out of {len(units)} units{_reasons(problems)}"
         )
+    for split, found in by_split.items():
+        if not found:
+            raise ValueError(f"split {split!r} would be empty{_reasons(problems)}")
     info = records.write_dataset(
         out_dir, spec, by_split, examples_per_shard=examples_per_shard
     )
@@ -228,6 +229,20 @@ def _process_all(
 
 def _problems(summary: dict[str, Any]) -> list[Problem]:
     return [Problem(**problem) for problem in summary["problems"]]
+
+
+def _reasons(problems: Sequence[Problem]) -> str:
+    """Returns why nothing came out: each reason, how often, and the first of each."""
+    by_reason: dict[str, list[Problem]] = {}
+    for problem in problems:
+        by_reason.setdefault(problem.reason, []).append(problem)
+    ordered = sorted(by_reason.values(), key=len, reverse=True)
+    texts = [
+        f"{len(found)} x {found[0].reason}, the first {found[0].where}"
+        + (f" ({found[0].detail})" if found[0].detail else "")
+        for found in ordered
+    ]
+    return f"; {len(problems)} problems: " + "; ".join(texts) if texts else ""
 
 
 def _raise_if_strict(problems: Sequence[Problem], strict: bool) -> None:

@@ -29,6 +29,30 @@ def test_pixel_calibration_by_hand():
     assert np.isnan(result.frequencies[[0, 1, 3]]).all()
 
 
+def test_the_largest_gap_of_pixels_by_hand():
+    counts = np.zeros((24, 19), int)
+    counts[ROAD, ROAD], counts[ROAD_2, ROAD] = 12, 5
+    assert switched_calibration.pixel_calibration(counts).largest_gap == (
+        pytest.approx(1 / 17)
+    )
+    counts[2, CAR] = 1  # Predicted as a building, never as a car.
+    assert switched_calibration.pixel_calibration(counts).largest_gap == (
+        pytest.approx(11 / 17)
+    )
+
+
+def test_iou_with_flips_folded_back_by_hand():
+    counts = np.zeros((24, 19), int)
+    counts[ROAD, ROAD], counts[ROAD_2, ROAD], counts[CAR_2, ROAD] = 3, 4, 1
+    counts[CAR, CAR], counts[CAR_2, CAR], counts[2, CAR] = 2, 1, 1
+    result = switched_calibration.folded_iou(counts)
+    expected = {ROAD: 7 / 8, CAR: 3 / 5, 2: 0}
+    assert {i: result.by_class[i] for i in expected} == pytest.approx(expected)
+    assert np.isnan(np.delete(result.by_class, list(expected))).all()
+    assert result.mean == pytest.approx((7 / 8 + 3 / 5) / 3)
+    assert math.isnan(switched_calibration.folded_iou(0 * counts).mean)
+
+
 def test_mode_calibration_by_hand():
     perfect = switched_calibration.mode_calibration(1000 * MODE_PROBABILITIES)
     assert perfect.kl_divergence == pytest.approx(0, abs=1e-12)

@@ -258,6 +258,29 @@ def test_tied_modes_share_in_proportion():
     np.testing.assert_allclose(counts, expected, atol=1e-15)
 
 
+def test_samples_that_decide_for_neither_side_of_a_switch_are_counted():
+    labels = np.array([[SIDEWALK, PERSON, VEGETATION, ROAD]])  # no car
+    without_person = np.array([[SIDEWALK, BUILDING, VEGETATION, ROAD]])
+    samples = np.stack([labels, without_person, without_person])
+    score = switched_modes.score_image(samples, labels, sample_counts=(1,))
+    # In the order of the switches: sidewalk, person, car, vegetation, road.
+    assert score.switch_ties.tolist() == [[0, 3], [2, 3], [0, 0], [0, 3], [0, 3]]
+    assert score.undecided == 2
+
+
+@pytest.mark.parametrize("present", [(0, 1, 8, 11, 13), (0, 11), (8,), ()])
+def test_trivial_models_have_the_distances_of_their_samples(present):
+    labels = np.array([[*present, BUILDING]])
+    found = switched_modes.distances(labels[None], labels).baselines()
+    never, without = np.stack([labels] * 2), np.full((2, *labels.shape), BUILDING)
+    assert found == {
+        "never_flipped": pytest.approx(switched_modes.energy_distance(never, labels)),
+        "no_switchable_class": pytest.approx(
+            switched_modes.energy_distance(without, labels)
+        ),
+    }
+
+
 @pytest.mark.parametrize("present", [(0, 1, 8, 11, 13), (0, 11), (8,), ()])
 def test_perfect_samples_are_calibrated_in_expectation(present):
     labels = np.array([[*present, BUILDING]])
@@ -368,3 +391,13 @@ def test_import_does_not_load_tensorflow():
         "sys.exit('tensorflow' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_the_numbers_of_the_documents():
+    """Of docs/cityscapes.md, for an image that has all five classes."""
+    found = switched_modes.distances(FIVE[None], FIVE).baselines()
+    assert {name: round(value, 3) for name, value in found.items()} == {
+        "never_flipped": 0.391,
+        "no_switchable_class": 1.420,
+    }
+    assert round(switched_modes.perfect_model_floor(FIVE, 16), 3) == 0.036

@@ -78,10 +78,25 @@ class PixelCalibration:
         probabilities: [5, 2] float64, the true probabilities of staying and flipping.
         frequencies: [5, 2] float64, the fractions of a class's pixels predicted as the
             class and as its new class (the rest are errors); nan if it never occurs.
+        largest_gap: the largest |frequency - probability|; nan if no class occurs.
     """
 
     probabilities: np.ndarray
     frequencies: np.ndarray
+    largest_gap: float
+
+
+@dataclass(frozen=True)
+class FoldedIou:
+    """IoU of the 19 classes when every new class counts as its old one.
+
+    Attributes:
+        mean: over the classes that occur in labels or samples; nan if none does.
+        by_class: [19] float64, nan for a class that occurs in neither.
+    """
+
+    mean: float
+    by_class: np.ndarray
 
 
 def pixel_calibration(counts: np.ndarray) -> PixelCalibration:
@@ -96,20 +111,67 @@ def pixel_calibration(counts: np.ndarray) -> PixelCalibration:
     Raises:
         ValueError: if the counts are not [24, 19] or negative.
     """
+    counts = _checked_pixels(counts)
+    truth = counts.sum(axis=0)[_OLD]
+    hits = np.stack([counts[_OLD, _OLD], counts[_NEW, _OLD]], axis=1)
+    flip = np.array([float(switch.probability) for switch in SWITCHES])
+    probabilities = np.stack([1 - flip, flip], axis=1)
+    frequencies = _shares(hits, truth[:, None])
+    gaps = np.abs(frequencies - probabilities)
+    known = gaps[np.isfinite(gaps)]
+    return PixelCalibration(
+        probabilities=probabilities,
+        frequencies=frequencies,
+        largest_gap=float(known.max()) if known.size else float("nan"),
+    )
+
+
+def folded_iou(counts: np.ndarray) -> FoldedIou:
+    """How good the segmentation is, whichever classes the samples flip.
+
+    Args:
+        counts: [24, 19], the sum of `switched_modes.pixel_counts` over images.
+
+    Returns:
+        The IoU of each class over all pixels of all samples, as Cityscapes scores a
+        segmentation, and its mean.
+
+    Raises:
+        ValueError: if the counts are not [24, 19] or negative.
+    """
+    counts = _checked_pixels(counts)
+    folded = counts[:NUM_TRAIN_CLASSES].copy()
+    folded[_OLD] += counts[_NEW]
+    hits = np.diagonal(folded)
+    by_class = _shares(hits, folded.sum(axis=0) + folded.sum(axis=1) - hits)
+    known = by_class[np.isfinite(by_class)]
+    mean = float(known.mean()) if known.size else float("nan")
+    return FoldedIou(mean=mean, by_class=by_class)
+
+
+def undecided_shares(ties: np.ndarray) -> np.ndarray:
+    """The share of samples that decide for neither side of a switch.
+
+    Args:
+        ties: [5, 2], the sum of `Distances.switch_ties` over images.
+
+    Returns:
+        [5] float64, of the images that have the class; nan if none has it.
+    """
+    ties = np.asarray(ties, np.float64)
+    return _shares(ties[:, 0], ties[:, 1])
+
+
+def _checked_pixels(counts: np.ndarray) -> np.ndarray:
     counts = np.asarray(counts, np.float64)
     if counts.shape != (NUM_CLASSES, NUM_TRAIN_CLASSES):
         raise ValueError(f"pixel counts have shape {counts.shape}, expected (24, 19)")
     if not (np.isfinite(counts).all() and counts.min() >= 0):
         raise ValueError("pixel counts are negative or not finite, expected 0 or more")
-    truth = counts.sum(axis=0)[_OLD]
-    hits = np.stack([counts[_OLD, _OLD], counts[_NEW, _OLD]], axis=1)
-    flip = np.array([float(switch.probability) for switch in SWITCHES])
-    return PixelCalibration(
-        probabilities=np.stack([1 - flip, flip], axis=1),
-        frequencies=np.divide(
-            hits,
-            truth[:, None],
-            out=np.full_like(hits, np.nan),
-            where=truth[:, None] > 0,
-        ),
-    )
+    return counts
+
+
+def _shares(parts: np.ndarray, wholes: np.ndarray) -> np.ndarray:
+    """parts / wholes, nan where the whole is 0."""
+    nothing = np.full(parts.shape, np.nan)
+    return np.divide(parts, wholes, out=nothing, where=np.asarray(wholes) > 0)

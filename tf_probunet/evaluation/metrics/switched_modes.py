@@ -48,6 +48,9 @@ _AGREEMENTS = {
 # Distances are ratios of pixel counts; closer than this they are the same ratio.
 _TIE = 1e-9
 
+# Trivial models, scored beside the real ones.
+BASELINES = ("never_flipped", "no_switchable_class")
+
 
 @dataclass(frozen=True)
 class Distances:
@@ -80,9 +83,51 @@ class Distances:
 
     def mode_counts(self) -> np.ndarray:
         """Samples per closest mode, [32] float64; see `mode_counts`."""
-        closest = self.samples_to_modes.min(axis=1, keepdims=True)
-        shares = MODE_PROBABILITIES * (self.samples_to_modes <= closest + _TIE)
+        shares = MODE_PROBABILITIES * self._closest()
         return (shares / shares.sum(axis=1, keepdims=True)).sum(axis=0)
+
+    def switch_ties(self) -> np.ndarray:
+        """Samples that decide for neither side of a switch, [5, 2] int64.
+
+        Returns:
+            For each switch, how many samples are as close to a mode that flips it as to
+            one that does not, and how many samples there are; both 0 where the image
+            lacks the class, since no sample could decide there.
+        """
+        tied = self._tied()
+        counts = np.stack([tied.sum(axis=0), np.full(NUM_SWITCHES, len(tied))], axis=1)
+        return counts * self._present()[:, None]
+
+    def undecided(self) -> int:
+        """The number of samples that decide for neither side of some switch."""
+        return int(self._tied().any(axis=1).sum())
+
+    def baselines(self) -> dict[str, float]:
+        """Energy distances of trivial models; they do not depend on their number.
+
+        Returns:
+            By name of `BASELINES`: that of samples which are all the true labels with
+            nothing flipped, and that of samples without any switchable class.
+        """
+        never_flipped = 2 * self.between_modes[0] @ MODE_PROBABILITIES
+        without = 2.0 * self._present().any()
+        spread = self.mode_spread()
+        found = (never_flipped - spread, without - spread)
+        return {name: float(value) for name, value in zip(BASELINES, found)}
+
+    def _closest(self) -> np.ndarray:
+        """Whether no mode is closer to a sample, [S, 32] bool."""
+        least = self.samples_to_modes.min(axis=1, keepdims=True)
+        return self.samples_to_modes <= least + _TIE
+
+    def _tied(self) -> np.ndarray:
+        """Whether a sample fits both sides of a switch of the image, [S, 5] bool."""
+        closest = self._closest()
+        return (closest @ MODE_BITS) & (closest @ ~MODE_BITS) & self._present()
+
+    def _present(self) -> np.ndarray:
+        """Whether the image has a class that is switched, [5] bool."""
+        return self.between_modes[0, 1 << np.arange(NUM_SWITCHES)] > 0
 
 
 @dataclass(frozen=True)
@@ -94,12 +139,18 @@ class ImageScore:
         floors: expected energy distance of a perfect model, by number of samples.
         mode_counts: [32] float64, samples per closest mode.
         pixel_counts: [24, 19] int64, pixels per predicted and ground-truth class.
+        switch_ties: [5, 2] int64, see `Distances.switch_ties`.
+        undecided: samples with a tie at any switch.
+        baselines: energy distances of trivial models, see `Distances.baselines`.
     """
 
     energy_distances: dict[int, float]
     floors: dict[int, float]
     mode_counts: np.ndarray
     pixel_counts: np.ndarray
+    switch_ties: np.ndarray
+    undecided: int
+    baselines: dict[str, float]
 
 
 def energy_distance(
@@ -137,7 +188,9 @@ def mode_counts(
 
     Modes at the same least distance share the sample in proportion to their
     probabilities. They tie when the image lacks a switchable class, and with this
-    rule the expected counts of a perfect model are the mode probabilities.
+    rule the expected counts of a perfect model are the mode probabilities. They also
+    tie when a sample lacks a class that the image has: `Distances.switch_ties` counts
+    such samples.
 
     Args:
         samples: [S, H, W] integer, 24 classes.
@@ -210,6 +263,9 @@ def score_image(
         floors={n: result.mode_spread() / n for n in sample_counts},
         mode_counts=result.mode_counts(),
         pixel_counts=pairs.sum(axis=0),
+        switch_ties=result.switch_ties(),
+        undecided=result.undecided(),
+        baselines=result.baselines(),
     )
 
 
