@@ -105,10 +105,10 @@ def test_workers_are_named_while_they_are_absent(monkeypatch):
         f"waiting for worker 1 ({second}): nothing answers there (Ctrl-C to give up)"
     ]
     last = meet(second, {"worker 0": first})
-    waiting.join(10)
-    # The first has gone on: TensorFlow listens in its place.
-    with socket.create_server(("127.0.0.1", int(first.rpartition(":")[2]))):
-        last.join(10)
+    last.join(10)
+    # The second goes on at once: there TensorFlow takes its place on the port.
+    with socket.create_server(("127.0.0.1", int(second.rpartition(":")[2]))):
+        waiting.join(10)
     assert not waiting.is_alive() and not last.is_alive()
     assert len(lines) == 1
 

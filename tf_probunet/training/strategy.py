@@ -253,10 +253,12 @@ def _own_and_others(text: str) -> tuple[str, dict[str, str]]:
 
 def _listens(address: str) -> bool:
     try:
-        socket.create_connection(_host_and_port(address), _CONNECT_SECONDS).close()
+        reached = socket.create_connection(_host_and_port(address), _CONNECT_SECONDS)
     except OSError:
         return False
-    return True
+    with reached:
+        # On one machine a call may reach itself: of a port nobody listens on.
+        return reached.getpeername() != reached.getsockname()
 
 
 def _host_and_port(address: str) -> tuple[str, int]:
