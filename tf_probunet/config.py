@@ -71,8 +71,10 @@ class _Checked:
         if "below" in limits:
             if value >= limits["below"]:
                 _refuse(field, value, f"below {limits['below']}")
-        elif expected == "int" and value > limits.get("at_most", _MAX_INT):
-            _refuse(field, value, f"at most {limits.get('at_most', _MAX_INT)}")
+        elif "at_most" in limits or expected == "int":
+            most = limits.get("at_most", _MAX_INT)
+            if value > most:
+                _refuse(field, value, f"at most {most}")
         if "choices" in limits and value not in limits["choices"]:
             _refuse(field, value, f"one of {', '.join(limits['choices'])}")
 
