@@ -96,6 +96,60 @@ def test_whole_numbers_become_floats_where_floats_are_meant():
         (TrainingConfig, {"best_by": "iou"}, "best_by is 'iou', expected one of ged, "),
         (PhantomConfig, {"image_size": 8}, "image_size is 8, expected at least 32"),
         (PhantomConfig, {"num_val": 0}, "num_val is 0, expected at least 1"),
+        (
+            ModelConfig,
+            {"num_classes": 10**8},
+            "num_classes is 100000000, expected at most 256",
+        ),
+        (
+            ModelConfig,
+            {"base_channels": 60000},
+            "base_channels is 60000, expected at most 8192",
+        ),
+        (
+            ModelConfig,
+            {"base_channels": 1024, "num_scales": 5},
+            "base_channels is 1024 with 5 scales, which makes 16384 channels, expected "
+            "at most 8192",
+        ),
+        (ModelConfig, {"num_scales": 40}, "num_scales is 40, expected at most 12"),
+        (
+            ModelConfig,
+            {"base_channels": 1, "num_scales": 12, "latent_pooling": 4},
+            "latent_pooling is 4 with 12 scales, which takes sides that are multiples "
+            "of 8192, expected at most 4096",
+        ),
+        (
+            ModelConfig,
+            {"latent_dim": 10**9},
+            "latent_dim is 1000000000, expected at most 4096",
+        ),
+        (ModelConfig, {"ignore_label": -1}, "ignore_label is -1, expected at least 0"),
+        (
+            DataConfig,
+            {"scored_size": 10**6},
+            "scored_size is 1000000, expected at most 32768",
+        ),
+        (
+            TrainingConfig,
+            {"batch_size": 2**31},
+            "batch_size is 2147483648, expected at most 2147483647",
+        ),
+        (
+            PhantomConfig,
+            {"image_size": 10**8},
+            "image_size is 100000000, expected at most 4096",
+        ),
+        (
+            PhantomConfig,
+            {"num_train": 10**12},
+            "num_train is 1000000000000, expected at most 10000000",
+        ),
+        (
+            PhantomConfig,
+            {"seed": 2**64},
+            "seed is 18446744073709551616, expected below 9223372036854775808",
+        ),
     ],
 )
 def test_bad_values_are_named(section, values, message):

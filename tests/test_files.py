@@ -108,6 +108,10 @@ def test_read_json_names_a_missing_file(tmp_path):
         (b"[" * 100_000, "not a valid recipe"),
         (b"[1, 2]", "expected a JSON object as recipe, got list"),
         (b"3", "expected a JSON object as recipe, got int"),
+        (b'{"a": NaN}', "not a valid recipe in JSON .NaN where a finite number"),
+        (b'{"a": -1e400}', "not a valid recipe in JSON .-1e400 where a finite number"),
+        (b'{"a": 18446744073709551616}', "not a valid recipe .*over 64 bits"),
+        (b'{"a": ' * 51 + b"1" + b"}" * 51, "not a valid recipe .*nested over 50"),
     ],
 )
 def test_read_json_names_a_damaged_file(tmp_path, data, message):

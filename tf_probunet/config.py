@@ -16,18 +16,32 @@ from tf_probunet.models import registry
 
 TASKS = ("plain", "switched")
 
+# Far more than any network or data set has: what is over it is a slip of the pen or a
+# damaged file, and would end in a want of memory much later.
+MAX_SIDE = 2**15
+MAX_SIZE_DIVISOR = 2**12
+_MAX_CHANNELS = 2**13
+_MAX_INT = 2**31 - 1  # Of whole numbers without a limit of their own: TensorFlow's.
+
 
 def _field(
     default: Any,
     text: str,
     *,
     at_least: float | None = None,
+    at_most: float | None = None,
     below: float | None = None,
     choices: Sequence[str] | None = None,
     flag: str | None = None,
 ) -> Any:
     metadata: dict[str, Any] = {"help": text}
-    limits = {"at_least": at_least, "below": below, "choices": choices, "flag": flag}
+    limits = {
+        "at_least": at_least,
+        "at_most": at_most,
+        "below": below,
+        "choices": choices,
+        "flag": flag,
+    }
     metadata.update({k: v for k, v in limits.items() if v is not None})
     return dataclasses.field(default=default, metadata=metadata)
 
@@ -54,8 +68,13 @@ class _Checked:
             _refuse(field, value, "a finite number")
         if "at_least" in limits and value < limits["at_least"]:
             _refuse(field, value, f"at least {limits['at_least']}")
-        if "below" in limits and value >= limits["below"]:
-            _refuse(field, value, f"below {limits['below']}")
+        if "below" in limits:
+            if value >= limits["below"]:
+                _refuse(field, value, f"below {limits['below']}")
+        elif "at_most" in limits or expected == "int":
+            most = limits.get("at_most", _MAX_INT)
+            if value > most:
+                _refuse(field, value, f"at most {most}")
         if "choices" in limits and value not in limits["choices"]:
             _refuse(field, value, f"one of {', '.join(limits['choices'])}")
 
@@ -78,24 +97,38 @@ class ModelConfig(_Checked):
         choices=tuple(registry.MODELS),
         flag="model",
     )
-    num_classes: int = _field(2, "classes of the label maps", at_least=2)
-    image_channels: int = _field(1, "channels of the image", at_least=1)
-    ignore_label: int | None = _field(None, "label of pixels that count nowhere")
+    num_classes: int = _field(2, "classes of the label maps", at_least=2, at_most=256)
+    image_channels: int = _field(1, "channels of the image", at_least=1, at_most=256)
+    ignore_label: int | None = _field(
+        None, "label of pixels that count nowhere", at_least=0, at_most=255
+    )
     base_channels: int = _field(
-        32, "channels at the finest scale; doubled at each down-sampling", at_least=1
+        32,
+        "channels at the finest scale; doubled at each down-sampling",
+        at_least=1,
+        at_most=_MAX_CHANNELS,
     )
     num_scales: int = _field(
-        5, "resolutions in the U-Net: one more than down-samplings", at_least=1
+        5,
+        "resolutions in the U-Net: one more than down-samplings",
+        at_least=1,
+        at_most=12,
     )
-    convs_per_block: int = _field(3, "3x3 convolutions per block", at_least=1)
+    convs_per_block: int = _field(
+        3, "3x3 convolutions per block", at_least=1, at_most=100
+    )
     latent_dim: int | None = _field(
-        None, "dimensions of the latent space (default: the model's own)", at_least=1
+        None,
+        "dimensions of the latent space (default: the model's own)",
+        at_least=1,
+        at_most=4096,
     )
     latent_pooling: int = _field(
         1,
         "prob_unet, image2image_vae: prior and posterior net see means of squares of "
         "so many pixels a side, and cost so much less; 1 for every pixel",
         at_least=1,
+        at_most=64,
     )
     beta: float | None = _field(
         None, "weight of the KL divergence (default: the model's own)", at_least=0
@@ -125,10 +158,25 @@ class ModelConfig(_Checked):
     dropout_rate: float = _field(
         0.5, "dropout_unet: share of dropped activations", at_least=0, below=1
     )
-    num_heads: int = _field(16, "m_heads: number of heads", at_least=1)
+    num_heads: int = _field(16, "m_heads: number of heads", at_least=1, at_most=1024)
     head_epsilon: float = _field(
         0.05, "m_heads: weight of the heads that are not the best", at_least=0, below=1
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        widest = self.base_channels * 2 ** (self.num_scales - 1)
+        if widest > _MAX_CHANNELS:
+            raise ValueError(
+                f"base_channels is {self.base_channels} with {self.num_scales} scales, "
+                f"which makes {widest} channels, expected at most {_MAX_CHANNELS}"
+            )
+        if self.size_divisor > MAX_SIZE_DIVISOR:
+            raise ValueError(
+                f"latent_pooling is {self.latent_pooling} with {self.num_scales} "
+                f"scales, which takes sides that are multiples of {self.size_divisor}, "
+                f"expected at most {MAX_SIZE_DIVISOR}"
+            )
 
     @property
     def has_prior_net(self) -> bool:
@@ -156,6 +204,7 @@ class DataConfig(_Checked):
         128,
         "height and width of a training crop; 0 for the whole image",
         at_least=0,
+        at_most=MAX_SIDE,
     )
     crop_jitter_px: int = _field(
         0,
@@ -168,12 +217,14 @@ class DataConfig(_Checked):
         "height and width of the central crop in validation and evaluation; 0 for "
         "the whole image",
         at_least=0,
+        at_most=MAX_SIDE,
     )
     scored_size: int = _field(
         0,
         "height and width of the central frame that is scored, if larger than "
         "eval_size: what the network does not see is background; 0 for eval_size",
         at_least=0,
+        at_most=MAX_SIDE,
     )
     window_low: float = _field(
         -1000.0, "Hounsfield units that become 0 (images stored in HU only)"
@@ -448,8 +499,10 @@ def read_config(path: files.Path) -> Config:
 class PhantomConfig(_Checked):
     """How many phantom images of which size, and from which seed."""
 
-    image_size: int = _field(64, "height and width of the images", at_least=32)
-    num_train: int = _field(2000, "training images", at_least=1)
-    num_val: int = _field(250, "validation images", at_least=1)
-    num_test: int = _field(250, "test images", at_least=1)
-    seed: int = _field(0, "seed of everything random", at_least=0)
+    image_size: int = _field(
+        64, "height and width of the images", at_least=32, at_most=4096
+    )
+    num_train: int = _field(2000, "training images", at_least=1, at_most=10**7)
+    num_val: int = _field(250, "validation images", at_least=1, at_most=10**7)
+    num_test: int = _field(250, "test images", at_least=1, at_most=10**7)
+    seed: int = _field(0, "seed of everything random", at_least=0, below=2**63)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 import zlib
 
@@ -39,3 +40,19 @@ def stored_mode(image: PIL.Image.Image) -> str:
 def reason(error: BaseException) -> str:
     """Returns an error's message on one line; its type where it has none."""
     return " ".join(str(error).split())[:300] or type(error).__name__
+
+
+# What TensorFlow wraps its messages in: "{{node x}} <reason> [Op:DecodePng]".
+_WRAPPING = re.compile(r"\{\{.*?\}\}|\[Op:.*")
+
+
+def graph_reason(error: BaseException) -> str:
+    """Returns the line of TensorFlow's error that says what happened."""
+    message = getattr(error, "message", None) or str(error)
+    lines = [_WRAPPING.sub("", line).strip() for line in message.splitlines()]
+    telling = [line for line in lines if line and not line.startswith("[[")]
+    asserted = [line for line in telling if line.startswith("assertion failed: ")]
+    if asserted:
+        # "assertion failed: [a label map holds] [7]"
+        return asserted[-1].partition(": ")[2].strip("[]").replace("] [", " ")[:300]
+    return telling[-1][:300] if telling else type(error).__name__

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import io
 import json
+import math
 import os
 import pathlib
 import re
@@ -16,6 +17,9 @@ Path = Union[str, "os.PathLike[str]"]
 
 # Descriptions and results are far smaller: anything over it is something else.
 MAX_JSON_BYTES = 2**28
+
+# Ours have six levels; Python's own functions fail on a few hundred.
+MAX_JSON_DEPTH = 50
 
 _LARGE_READ = 2**20
 _TEMPORARY = re.compile(r"\..*\.\d+\.tmp(\.[^.]*)?")
@@ -105,7 +109,8 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
     Raises:
         FileNotFoundError: there is no such file.
         ValueError: the file does not hold a JSON object, is over `MAX_JSON_BYTES`,
-            or holds a whole number of over 64 bits.
+            is nested over `MAX_JSON_DEPTH` levels, or holds NaN or a number that
+            no 64 bits hold.
     """
     path = pathlib.Path(path)
     if not path.is_file():
@@ -116,7 +121,13 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
             f"for a {what}"
         )
     try:
-        value = json.loads(path.read_text(encoding="utf-8"), parse_int=_whole_number)
+        value = json.loads(
+            path.read_text(encoding="utf-8"),
+            parse_int=_whole_number,
+            parse_float=_finite_number,
+            parse_constant=_finite_number,
+        )
+        _check_depth(value)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: not a valid {what} in JSON ({error})") from error
     if not isinstance(value, dict):
@@ -169,9 +180,27 @@ def check_fields(
 
 def _whole_number(text: str) -> int:
     # No setting is larger, and arithmetic with thousands of digits never ends.
-    if len(text) > 20:
+    number = int(text) if len(text) <= 20 else None
+    if number is None or not -(2**63) <= number < 2**64:
         raise ValueError(f"the number {text[:20]}... has over 64 bits")
-    return int(text)
+    return number
+
+
+def _finite_number(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:20]} where a finite number was expected")
+    return number
+
+
+def _check_depth(value: Any) -> None:
+    level: list[Any] = [[value]]
+    for _ in range(MAX_JSON_DEPTH + 1):
+        inner = [v.values() if isinstance(v, dict) else v for v in level]
+        level = [v for values in inner for v in values if isinstance(v, (dict, list))]
+        if not level:
+            return
+    raise ValueError(f"nested over {MAX_JSON_DEPTH} levels deep")
 
 
 def sha256(path: Path) -> str:

@@ -83,6 +83,34 @@ def test_settings_of_another_version(path, tmp_path):
         saved_model.load(copy)
 
 
+@pytest.mark.parametrize(
+    ("asset", "section", "name", "value", "message"),
+    [
+        (
+            "metadata",
+            None,
+            "size_divisor",
+            10**6,
+            "size_divisor is 1000000, expected 1",
+        ),
+        ("metadata", None, "max_samples", 0, "max_samples is 0, expected at least 1"),
+        ("config", "model", "num_classes", 10**8, "num_classes is 100000000, expected"),
+        ("config", "model", "num_scales", 40, "num_scales is 40, expected at most 12"),
+        ("config", "model", "latent_dim", 10**9, "expected at most 4096"),
+        ("config", "data", "eval_size", 10**8, "eval_size is 100000000, expected at"),
+    ],
+)
+def test_absurd_numbers(path, tmp_path, asset, section, name, value, message):
+    copy = shutil.copytree(path, tmp_path / "m")
+    file = copy / "assets" / f"{asset}.json"
+    content = json.loads(file.read_text())
+    (content[section] if section else content)[name] = value
+    file.write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=message) as caught:
+        saved_model.load(copy)
+    assert str(caught.value).startswith(f"{file}: ")
+
+
 def test_damaged_graph(path, tmp_path):
     copy = shutil.copytree(path, tmp_path / "m")
     graph = copy / "saved_model.pb"

@@ -221,3 +221,34 @@ def test_traceback_of_a_users_error_can_be_asked_for(tmp_path):
     done = _command(tmp_path, "raise ValueError('x')", TF_PROBUNET_TRACEBACK="1")
     assert done.returncode == 1
     assert "Traceback" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("flag", "message"),
+    [
+        ("--image_size=100000000", "image_size is 100000000, expected at most 4096"),
+        (f"--seed={2**64}", f"seed is {2**64}, expected below {2**63}"),
+    ],
+)
+def test_phantoms_that_can_not_be_made_or_read_are_refused(tmp_path, flag, message):
+    out_dir = tmp_path / "out"
+    done = _python(_RUN / "prepare_phantom.py", f"--out_dir={out_dir}", flag)
+    assert _one_line_error(done) == f"error: {message}"
+    assert not out_dir.exists()
+
+
+def test_a_want_of_memory_is_one_line():
+    code = """
+import sys
+sys.path.insert(0, "run")
+import _cli, tensorflow as tf
+def main():
+    raise tf.errors.ResourceExhaustedError(
+        None, None, "Graph execution error:\\n{{node x}} OOM when allocating [9] [Op:A]"
+    )
+_cli.start(main)
+"""
+    assert _one_line_error(_python("-c", code)) == (
+        "error: out of memory (OOM when allocating [9]); smaller images, batches or "
+        "networks need less"
+    )

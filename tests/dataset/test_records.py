@@ -128,6 +128,14 @@ def test_fingerprint_tells_contents_apart(tmp_path, written):
     assert other.fingerprint != written.fingerprint
 
 
+def test_description_tells_meanings_apart(written):
+    before = written.description
+    _edit_info(written, lambda raw: raw.update(class_names=["b", "a", "c", "d"]))
+    after = records.read_info(written.data_dir).description
+    assert after["fingerprint"] == before["fingerprint"]
+    assert after != before
+
+
 def test_writing_over_a_data_set_leaves_no_old_shard(written):
     examples = [datasets.example(i) for i in range(3)]
     datasets.write(written.data_dir, {"val": examples})
@@ -291,12 +299,143 @@ def test_damaged_shards_are_named(written):
             break
 
 
-def test_unreadable_records_are_named(written, tmp_path):
-    path = tmp_path / "x.tfrecord"
-    path.write_bytes(b"this is no record, whatever its name says")
-    with pytest.raises(ValueError, match="^here: unreadable record"):
-        with records.named_errors("here"):
-            list(tf.data.TFRecordDataset(str(path)))
+_SHARD = "train-00001-of-00003.tfrecord"
+
+
+def _frame(length: int) -> bytes:
+    """The head of a record that announces a length, with a checksum that fits."""
+    data = length.to_bytes(8, "little")
+    return data + records._masked_crc32c(data).to_bytes(4, "little")
+
+
+def _starts(shard: bytes) -> list[int]:
+    starts = [0]
+    while starts[-1] < len(shard):
+        length = int.from_bytes(shard[starts[-1] :][:8], "little")
+        starts.append(starts[-1] + 12 + length + 4)
+    return starts[:-1]
+
+
+def test_lengths_have_the_checksum_of_tensorflow(written):
+    shard = (written.data_dir / _SHARD).read_bytes()
+    assert len(_starts(shard)) == 7
+    for start in _starts(shard):
+        length = int.from_bytes(shard[start : start + 8], "little")
+        assert _frame(length) == shard[start : start + 12]
+
+
+@pytest.mark.parametrize(
+    "damage, message",
+    [
+        (
+            lambda shard, at: shard[:at] + _frame(2**40) + shard[at + 12 :],
+            r"record 3 announces 1099511627776 bytes, but \d+ are left",
+        ),
+        (
+            lambda shard, at: shard[:at] + _frame(2**64 - 1) + shard[at + 12 :],
+            "record 3 announces 18446744073709551615 bytes",
+        ),
+        (
+            lambda shard, at: shard[:at] + bytes([shard[at] ^ 1]) + shard[at + 1 :],
+            "the length of record 3 does not fit its checksum",
+        ),
+        (lambda shard, at: shard[: at + 9], "it ends inside of record 3"),
+        (lambda shard, at: shard[:at], "holds 2 records, but dataset_info.json says 7"),
+        (
+            lambda shard, at: shard + shard[:at],
+            "holds 9 records, but dataset_info.json says 7",
+        ),
+    ],
+)
+def test_impossible_records_are_refused_before_tensorflow_reads(
+    written, damage, message
+):
+    """With a checksum of the shard that fits: TensorFlow would end the process."""
+    path = written.data_dir / _SHARD
+    shard = path.read_bytes()
+    path.write_bytes(damage(shard, _starts(shard)[2]))
+    datasets.vouch(written.data_dir, _SHARD)
+    with pytest.raises(ValueError, match=message) as caught:
+        records.read_info(written.data_dir).shard_paths("train")
+    assert str(caught.value).startswith(f"{path}: ")
+
+
+def test_a_count_below_that_of_the_shards_is_refused(written):
+    datasets.vouch(written.data_dir, _SHARD, 3)
+    info = records.read_info(written.data_dir)
+    assert info.count("train") == 16
+    with pytest.raises(ValueError, match="holds 7 records, .* says 3; prepare the"):
+        info.shard_paths("train")
+
+
+def _replace_record(info: records.DatasetInfo, number: int, change) -> None:
+    """Writes the second shard again with one record changed."""
+    path = info.data_dir / _SHARD
+    kept = [r.numpy() for r in tf.data.TFRecordDataset(str(path))]
+    kept[number - 1] = change(kept[number - 1])
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for serialized in kept:
+            writer.write(serialized)
+    datasets.vouch(info.data_dir, _SHARD)
+
+
+def _with_feature(name: str, values: list[bytes]):
+    def change(serialized: bytes) -> bytes:
+        message = tf.train.Example.FromString(serialized)
+        message.features.feature[name].bytes_list.value[:] = values
+        return message.SerializeToString()
+
+    return change
+
+
+def _png(array: np.ndarray) -> bytes:
+    return records._encode_png(array[..., None])
+
+
+_GOOD_MAP = _png(np.zeros((8, 8), np.uint8))
+_UNREADABLE = [
+    (lambda _: b"no example", "parse"),
+    (_with_feature("image", [b"no picture"]), "PNG|image"),
+    (_with_feature("image", [_png(np.zeros((8, 9), np.uint8))]), r"\[8,9,1\]"),
+    (_with_feature("labels", [_GOOD_MAP] * 3), "labels"),
+    (
+        _with_feature("labels", [_GOOD_MAP] * 3 + [_png(np.full((8, 8), 9, np.uint8))]),
+        "a label map holds 9 expected 0 to 3",
+    ),
+    (_with_feature("key", [b"\xff"]), "its key or group is no text"),
+]
+
+
+@pytest.mark.parametrize("change, reason", _UNREADABLE)
+def test_an_unreadable_record_is_named_with_shard_and_reason(written, change, reason):
+    _replace_record(written, 4, change)
+    info = records.read_info(written.data_dir)
+    path = written.data_dir / _SHARD
+    message = rf"^{path}: unreadable record 4 of 7 \(.*({reason}).*\); prepare the data"
+    with pytest.raises(ValueError, match=message) as caught:
+        with records.named_errors(info, "train"):
+            raise tf.errors.InvalidArgumentError(None, None, "Graph execution error:")
+    assert len(str(caught.value)) < 500
+
+
+def test_a_record_whose_bytes_changed_is_named(written):
+    path = written.data_dir / _SHARD
+    shard = bytearray(path.read_bytes())
+    shard[_starts(shard)[4] + 30] ^= 1
+    path.write_bytes(bytes(shard))
+    datasets.vouch(written.data_dir, _SHARD)
+    with pytest.raises(ValueError, match=r"unreadable record 5 of 7 \(corrupted"):
+        with records.named_errors(records.read_info(written.data_dir), "train"):
+            raise tf.errors.DataLossError(None, None, "somewhere")
+
+
+@pytest.mark.parametrize(
+    "error", [tf.errors.InternalError, tf.errors.ResourceExhaustedError]
+)
+def test_errors_that_no_record_is_to_blame_for_stay(written, error):
+    with pytest.raises(error, match="No space left"):
+        with records.named_errors(written, "train"):
+            raise error(None, None, "No space left on device")
 
 
 @pytest.mark.parametrize("version", ["2.0", "0.9", 3, None])
@@ -334,6 +473,7 @@ def _shard(raw) -> dict:
         lambda raw: raw.update(intensity="hu"),
         lambda raw: raw.update(preparation=[]),
         lambda raw: raw["splits"]["train"].update(count=21),
+        lambda raw: raw["splits"]["train"].update(groups=21),
         lambda raw: _shard(raw).pop("sha256"),
         lambda raw: _shard(raw).update(bytes=None),
         lambda raw: _shard(raw).update(count="six"),
@@ -345,6 +485,72 @@ def test_damaged_description_is_named(written, change):
     with pytest.raises(ValueError, match="damaged data set description") as caught:
         records.read_info(written.data_dir)
     assert str(caught.value).startswith(str(written.data_dir / "dataset_info.json"))
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (
+            lambda raw: raw.update(image_shape=[10**9, 8, 1]),
+            r"image_shape \[1000000000, 8, 1\], expected .* from 1 to 32768",
+        ),
+        (
+            lambda raw: raw.update(image_shape=[32768, 32768, 1]),
+            "expected at most 67108864 pixels",
+        ),
+        (
+            lambda raw: raw.update(num_graders=10**9),
+            "num_graders 1000000000, expected a whole number from 1 to 1024",
+        ),
+        (
+            lambda raw: raw.update(num_modes=-1),
+            "num_modes -1, expected a whole number from 0 to 1024",
+        ),
+        (
+            lambda raw: raw.update(ignore_label=2**63),
+            "ignore_label 9223372036854775808, expected null or .* from 0 to 255",
+        ),
+        (
+            lambda raw: raw.update(class_names=["x"] * 257),
+            "257 class_names, expected at most 256",
+        ),
+        (
+            lambda raw: raw["splits"].update(
+                val={"count": 0, "groups": 0, "shards": []}
+            ),
+            "split 'val' with the count 0, expected a whole number of at least 1",
+        ),
+        (
+            lambda raw: _shard(raw).update(bytes=-1),
+            "a shard of split 'train' with bytes -1, expected a whole number",
+        ),
+    ],
+)
+def test_extreme_numbers_are_refused_with_what_was_expected(written, change, message):
+    _edit_info(written, change)
+    with pytest.raises(ValueError, match=message) as caught:
+        records.read_info(written.data_dir)
+    assert str(caught.value).startswith(str(written.data_dir / "dataset_info.json"))
+
+
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999"])
+def test_numbers_that_are_none_name_the_file(written, number):
+    path = written.data_dir / "dataset_info.json"
+    path.write_text(path.read_text().replace('"recipe": 1', f'"recipe": {number}'))
+    with pytest.raises(
+        ValueError, match=f"{number} where a finite number was"
+    ) as caught:
+        records.read_info(written.data_dir)
+    assert str(caught.value).startswith(f"{path}: not a valid data set description")
+
+
+def test_deep_nesting_names_the_file(written):
+    path = written.data_dir / "dataset_info.json"
+    nested = '"recipe": ' + "[" * 900 + "]" * 900
+    path.write_text(path.read_text().replace('"recipe": 1', nested))
+    with pytest.raises(ValueError, match="nested over 50 levels deep") as caught:
+        records.read_info(written.data_dir)
+    assert str(caught.value).startswith(f"{path}: ")
 
 
 @pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "a/b.tfrecord", "x/"])

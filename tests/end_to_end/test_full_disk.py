@@ -68,7 +68,8 @@ class Small:
         assert "Traceback" not in stderr
         lines = [x for x in stderr.splitlines() if x.startswith("error: ")]
         assert lines == stderr.splitlines()[-1:], stderr
-        assert str(self.path) in lines[0] and self.reason in lines[0]
+        # The culprit comes first.
+        assert lines[0].startswith(f"error: {self.path}") and self.reason in lines[0]
         return lines[0]
 
 

@@ -6,6 +6,7 @@ import csv
 import dataclasses
 import json
 import re
+import shutil
 import zipfile
 
 import numpy as np
@@ -407,6 +408,30 @@ def test_parts_of_other_settings_are_not_used(
     assert list((tmp_path / "b" / ".parts").iterdir())
     results = run(tmp_path / "b", phantom_dir, seed=2, **settings)
     assert numbers(results) == numbers(expected)
+
+
+def test_parts_of_the_same_shards_with_another_meaning_are_not_used(
+    tmp_path, phantom_dir, drawing, monkeypatch
+):
+    data_dir = shutil.copytree(phantom_dir, tmp_path / "data")
+    settings = dict(saved_model=str(drawing), num_samples=(1,), validation_split="")
+    with monkeypatch.context() as patch:
+        patch.setattr(evaluate, "_write", lambda *_: (_ for _ in ()).throw(OSError))
+        with pytest.raises(OSError):
+            run(tmp_path / "b", data_dir, **settings)
+    path = data_dir / records.INFO_NAME
+    info = json.loads(path.read_text())
+    info["class_names"].reverse()
+    path.write_text(json.dumps(info))
+    draw, drawn = sources.SavedModel.draw, []
+
+    def counting(self, keys, *args, **kwargs):
+        drawn.extend(keys)
+        return draw(self, keys, *args, **kwargs)
+
+    monkeypatch.setattr(sources.SavedModel, "draw", counting)
+    run(tmp_path / "b", data_dir, **settings)
+    assert len(drawn) == 8
 
 
 def test_few_different_samples(tmp_path, lesions):

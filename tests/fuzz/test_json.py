@@ -103,20 +103,11 @@ READERS = {
 }
 
 
-def _bounded(value) -> bool:
-    """Whether sizes stay such that the configuration's own arithmetic ends."""
-    model = value.get("model") if isinstance(value, dict) else None
-    scales = model.get("num_scales") if isinstance(model, dict) else None
-    return not isinstance(scales, int) or scales < 1000
-
-
 @pytest.mark.parametrize("name", READERS)
 def test_damaged_values(fuzz, tmp_path, name):
     seed, read, valid = READERS[name]
     for rng in fuzz.rngs(TRIES):
         value = mutate_json(seed, rng)
-        if not _bounded(value):
-            continue
         data = json.dumps(value, ensure_ascii=rng.random() < 0.9)
         data = data.encode("utf-8", "surrogatepass")
         fuzz.check_file(tmp_path / name, data, read, valid)

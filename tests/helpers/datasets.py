@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from tf_probunet import files
 from tf_probunet.dataset import records
 
 SIZE = 8
@@ -60,6 +62,22 @@ def write(
         },
         **kwargs,
     )
+
+
+def vouch(data_dir: pathlib.Path, shard: str, count: int | None = None) -> None:
+    """Makes the description fit the shard that lies there, and declare `count`."""
+    path = data_dir / records.INFO_NAME
+    info = json.loads(path.read_text())
+    for split in info["splits"].values():
+        for described in split["shards"]:
+            if described["file"] == shard:
+                file = data_dir / shard
+                size, digest = file.stat().st_size, files.sha256(file)
+                described.update(bytes=size, sha256=digest)
+                described["count"] = count or described["count"]
+        split["count"] = sum(described["count"] for described in split["shards"])
+        split["groups"] = min(split["groups"], split["count"])
+    path.write_text(json.dumps(info))
 
 
 def contents(directory: pathlib.Path) -> dict[str, bytes]:

@@ -57,10 +57,10 @@ def _changed(**changes):
     )
 
 
-def _write_run(path, config, *, step=3, fingerprint="f0", checkpoint=True):
+def _write_run(path, config, *, step=3, checkpoint=True, **described):
     """Writes a run directory with untrained weights."""
     files.write_json(path / "config.json", config.to_json())
-    dataset = {**DATASET, "fingerprint": fingerprint}
+    dataset = {**DATASET, **described}
     files.write_json(path / "dataset.json", dataset)
     files.write_json(path / "best.json", {"step": step, "ged": 0.5, "loss": 1.0})
     model, saved = train.build(config)
@@ -132,6 +132,7 @@ def test_export_puts_the_members_into_one_saved_model(two_runs):
         ({"base_channels": 3}, {}, r"model.base_channels: 2 -> 3"),
         ({"seed": 4}, {}, r"has the seed 4, as .*unet_1 does"),
         ({}, {"fingerprint": "f1"}, r"fingerprint f1, but .*unet_0 on f0"),
+        ({}, {"class_names": ["b", "a"]}, r"the classes \['b', 'a'\], but .*unet_0 on"),
         ({}, {"step": 2}, r"stopped at step 2, but .*unet_0 at step 3"),
         ({}, {"checkpoint": False}, r"checkpoints: no checkpoint; train first"),
     ],

@@ -141,6 +141,21 @@ def test_a_signal_to_one_worker_stops_and_saves_all(phantom_dir, tmp_path):
 
 
 @pytest.mark.slow
+def test_an_absent_worker_is_named_and_waiting_can_be_ended(phantom_dir, tmp_path):
+    workers = clusters.start_workers(phantom_dir, tmp_path, **DETERMINISTIC)
+    workers[1].kill()
+    line = ""
+    while not line.startswith("waiting for "):
+        line = workers[0].stdout.readline()
+        assert line, "the worker ended without a word"
+    assert line.startswith("waiting for worker 1 (127.0.0.1:")
+    workers[0].send_signal(signal.SIGINT)
+    outputs = clusters.finish(workers, timeout=30)
+    assert workers[0].returncode == 130, outputs
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.slow
 def test_workers_with_other_flags_are_refused(phantom_dir, tmp_path):
     workers = clusters.start_workers(
         phantom_dir, tmp_path, each=[{"seed": 0}, {"seed": 1}], **DETERMINISTIC

@@ -3,12 +3,13 @@
 import dataclasses
 import json
 import pathlib
+import shutil
 import signal
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers import runs
+from helpers import datasets, runs
 
 from tf_probunet import models, seeds
 from tf_probunet.config import (
@@ -163,6 +164,106 @@ def test_other_data_is_refused(finished, phantom_dir, tmp_path):
     phantom.prepare(other, tmp_path / "other")
     with pytest.raises(ValueError, match="fingerprint"):
         _train(CONFIG, tmp_path / "other", finished[0])
+
+
+@pytest.fixture
+def data_copy(phantom_dir, tmp_path):
+    """The phantom data, to be changed."""
+    return pathlib.Path(shutil.copytree(phantom_dir, tmp_path / "data"))
+
+
+def test_the_same_shards_with_another_meaning_are_refused(finished, data_copy):
+    path = data_copy / records.INFO_NAME
+    info = json.loads(path.read_text())
+    info["class_names"].reverse()
+    path.write_text(json.dumps(info))
+    before, after = (r'\["background", "lesion"\]', r'\["lesion", "background"\]')
+    message = f"trained on data with class_names {before}, but {data_copy} has {after}"
+    with pytest.raises(ValueError, match=message):
+        _train(CONFIG, data_copy, finished[0])
+
+
+_SHARD = "train-00000-of-00001.tfrecord"
+
+
+def _damage_fifth_record(shard: pathlib.Path, with_length: bool) -> None:
+    kept = [record.numpy() for record in tf.data.TFRecordDataset(str(shard))]
+    if not with_length:
+        message = tf.train.Example.FromString(kept[4])
+        message.features.feature["image"].bytes_list.value[:] = [b"no picture"]
+        kept[4] = message.SerializeToString()
+    with tf.io.TFRecordWriter(str(shard)) as writer:
+        for record in kept:
+            writer.write(record)
+    if with_length:
+        data = bytearray(shard.read_bytes())
+        start = sum(12 + len(record) + 4 for record in kept[:4])
+        length = (2**40).to_bytes(8, "little")
+        checksum = records._masked_crc32c(length).to_bytes(4, "little")
+        data[start : start + 12] = length + checksum
+        shard.write_bytes(bytes(data))
+
+
+@pytest.mark.parametrize(
+    ("with_length", "message"),
+    [
+        (True, r"damaged shard \(record 5 announces 1099511627776 bytes"),
+        (False, r"unreadable record 5 of 24 \(.*(PNG|image|format).*\); prepare the"),
+    ],
+    ids=["length", "picture"],
+)
+def test_a_damaged_record_is_named(data_copy, tmp_path, with_length, message):
+    """With checksums that fit: so that the pipeline meets it in the middle of a run."""
+    _damage_fifth_record(data_copy / _SHARD, with_length)
+    datasets.vouch(data_copy, _SHARD)
+    with pytest.raises(ValueError, match=message) as caught:
+        _train(CONFIG, data_copy, tmp_path / "run")
+    assert str(caught.value).startswith(f"{data_copy / _SHARD}: ")
+
+
+@pytest.mark.parametrize("which", ["checkpoints", "best"])
+def test_a_checkpoint_that_can_not_be_written_is_named(
+    phantom_dir, tmp_path, monkeypatch, which
+):
+    save = tf.train.CheckpointManager.save
+
+    def fail(self, **kwargs):
+        if pathlib.Path(self.directory).name == which:
+            raise tf.errors.ResourceExhaustedError(
+                None, None, "{{function_node x}} a_temp; No space left on device [Op:S]"
+            )
+        return save(self, **kwargs)
+
+    monkeypatch.setattr(tf.train.CheckpointManager, "save", fail)
+    with pytest.raises(OSError) as caught:
+        _train(CONFIG, phantom_dir, tmp_path)
+    step = {"checkpoints": 3, "best": 4}[which]
+    assert str(caught.value) == (
+        f"{tmp_path / which}: can't write the checkpoint of step {step} (a_temp; No "
+        "space left on device)"
+    )
+
+
+def test_tensorboard_lists_the_run_by_name_with_its_energy_distance(finished):
+    from tensorboard.plugins.hparams import metadata
+
+    run_dir, _ = finished
+    (path,) = (run_dir / "tensorboard").iterdir()
+    found = {
+        value.tag: value.metadata.plugin_data.content
+        for event in tf.compat.v1.train.summary_iterator(str(path))
+        for value in event.summary.value
+        if value.metadata.plugin_data.plugin_name == metadata.PLUGIN_NAME
+    }
+    experiment = metadata.parse_experiment_plugin_data(found[metadata.EXPERIMENT_TAG])
+    shown = [info.name.tag for info in experiment.metric_infos]
+    assert shown[0] == "validation/ged"
+    assert set(shown) <= set(logs.read_scalars(run_dir))
+    session = metadata.parse_session_start_info_plugin_data(
+        found[metadata.SESSION_START_INFO_TAG]
+    )
+    assert session.group_name == str(run_dir)
+    assert {info.name for info in experiment.hparam_infos} == set(session.hparams)
 
 
 def test_without_resume_an_existing_run_is_refused(finished, phantom_dir):

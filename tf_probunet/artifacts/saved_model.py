@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from tf_probunet import damage, files
 from tf_probunet.artifacts import checksums
-from tf_probunet.config import DataConfig, ModelConfig
+from tf_probunet.config import MAX_SIZE_DIVISOR, DataConfig, ModelConfig
 from tf_probunet.dataset import cityscapes_labels
 
 _GRAPH_NAME = "saved_model.pb"
@@ -105,8 +105,9 @@ class LoadedModel:
         try:
             outputs = getattr(self.module, function)(*tensors)
         except tf.errors.OpError as error:
+            reason = damage.graph_reason(error)
             raise ValueError(
-                f"{about}: {function} of {self.path} fails on it ({_reason(error)})"
+                f"{about}: {function} of {self.path} fails on it ({reason})"
             ) from error
         return {name: value.numpy() for name, value in outputs.items()}
 
@@ -133,7 +134,8 @@ def load(path: files.Path) -> LoadedModel:
     try:
         module = tf.saved_model.load(str(path))
     except tf.errors.OpError as error:
-        raise ValueError(f"{path}: damaged SavedModel ({_reason(error)})") from error
+        reason = damage.graph_reason(error)
+        raise ValueError(f"{path}: damaged SavedModel ({reason})") from error
     # For damaged graphs TensorFlow raises all kinds of errors, internal ones too.
     except Exception as error:
         reason = damage.reason(error)
@@ -146,14 +148,6 @@ def load(path: files.Path) -> LoadedModel:
             "run/export.py"
         )
     return model
-
-
-def _reason(error: tf.errors.OpError) -> str:
-    """Returns the line of TensorFlow's message that says what happened."""
-    lines = [line.strip() for line in (error.message or "").splitlines()]
-    telling = [line for line in lines if line and not line.startswith("[[")]
-    asserted = [line for line in telling if line.startswith("assertion failed")]
-    return (asserted or telling or [type(error).__name__])[-1]
 
 
 def _read_config(path: pathlib.Path) -> tuple[ModelConfig, DataConfig]:
@@ -192,7 +186,13 @@ def _check_values(model: LoadedModel) -> None:
         type(spacing) in (int, float) and 0 < spacing < math.inf
     ):
         raise ValueError(f"{file / 'dataset.json'}: spacing_mm is no size in mm")
-    if model.size_divisor < 1 or (model.metadata["max_samples"] or 1) < 1:
+    if not 1 <= model.size_divisor <= MAX_SIZE_DIVISOR:
         raise ValueError(
-            f"{file / 'metadata.json'}: size_divisor or max_samples below 1"
+            f"{file / 'metadata.json'}: size_divisor is {model.size_divisor}, expected "
+            f"1 to {MAX_SIZE_DIVISOR}"
+        )
+    most = model.metadata["max_samples"]
+    if most is not None and most < 1:
+        raise ValueError(
+            f"{file / 'metadata.json'}: max_samples is {most}, expected at least 1"
         )

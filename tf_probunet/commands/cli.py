@@ -22,6 +22,7 @@ FLAGS = flags.FLAGS
 _HELP = {"-h", "-help", "--help", "--helpshort", "--helpfull"}
 # What TensorFlow says of a disk that can't be written to is no bug.
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
+_RESOURCE_EXHAUSTED = 8  # TensorFlow's code for a want of memory.
 # What it wraps its messages in: "{{node x}} <file>; <reason> [Op:SaveV2]".
 _WRAPPING = re.compile(r"\{\{.*?\}\}|\[Op:.*", re.DOTALL)
 
@@ -153,9 +154,25 @@ def _guarded(main: Callable[[], int | None]) -> None:
         _fail(error)
     except _tensorflow_errors() as error:
         about_disk = any(os.strerror(code) in error.message for code in _DISK_ERRORS)
-        if os.environ.get("TF_PROBUNET_TRACEBACK") or not about_disk:
+        if os.environ.get("TF_PROBUNET_TRACEBACK"):
             raise
-        _fail(OSError(_WRAPPING.sub("", error.message)))
+        if about_disk:
+            _fail(OSError(_WRAPPING.sub("", error.message)))
+        if error.error_code != _RESOURCE_EXHAUSTED:
+            raise
+        _fail(ValueError(_no_memory(error.message)))
+    except MemoryError as error:
+        if os.environ.get("TF_PROBUNET_TRACEBACK"):
+            raise
+        _fail(ValueError(_no_memory(str(error))))
+
+
+def _no_memory(message: str) -> str:
+    said = [line for line in message.splitlines() if "OOM" in line or "alloc" in line]
+    reason = (
+        _WRAPPING.sub("", said[0]).strip()[:200] if said else "no room for an array"
+    )
+    return f"out of memory ({reason}); smaller images, batches or networks need less"
 
 
 def _tensorflow_errors() -> tuple[type[BaseException], ...]:

@@ -9,8 +9,11 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import io
+import math
+import os
 import pathlib
 import re
+import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -19,6 +22,7 @@ import PIL.Image
 import tensorflow as tf
 
 from tf_probunet import damage, files
+from tf_probunet.config import MAX_SIDE
 from tf_probunet.hashing import salted_hash
 
 # The major part changes when old readers would misread new data.
@@ -28,8 +32,12 @@ IGNORE_LABEL = 255
 
 _INT16_OFFSET = 32768
 _ORDER_SALT = "record order"
-# Of an image's sides, and of the numbers of graders and modes.
-_MAX_LENGTH = 2**15
+# More is a damaged description: no such image is read whole, no such study was made.
+_MAX_PIXELS = 2**26
+_MAX_MAPS = 1024
+_MAX_CLASSES = 256  # Label maps are stored as uint8.
+# A record: its length, the checksum of that, its bytes, the checksum of those.
+_FRAME_HEAD, _FRAME_TAIL = struct.Struct("<QI"), 4
 _SHARD_NAME = re.compile(r"[\w-]+\.tfrecord")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 # What the values mean, and how they are stored.
@@ -112,11 +120,15 @@ class DatasetInfo:
         return self._split(split)["count"]
 
     def shard_paths(self, split: str) -> list[str]:
-        """Returns the shards of a split after checking each against its checksum.
+        """Returns the shards of a split, each checked against the description.
+
+        TensorFlow does not survive a record of a false length, so that only shards
+        from here may be read with it.
 
         Raises:
             FileNotFoundError: a shard is missing.
-            ValueError: a shard is truncated or damaged, or there is no such split.
+            ValueError: a shard is truncated or damaged, holds another number of
+                records than is declared, or there is no such split.
         """
         paths = []
         for shard in self._split(split)["shards"]:
@@ -127,9 +139,27 @@ class DatasetInfo:
 
     @property
     def fingerprint(self) -> str:
-        """A short name for the content: two data sets with the same one are equal."""
+        """A short name for the shards: two data sets with the same one have the same.
+
+        What the records mean is in `description`.
+        """
         sums = [s["sha256"] for split in self.splits.values() for s in split["shards"]]
         return f"{salted_hash(' '.join(sums), 'fingerprint'):016x}"
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """What models and results depend on, as JSON: the shards and their meaning."""
+        spec = self.spec
+        return {
+            "name": spec.name,
+            "fingerprint": self.fingerprint,
+            "class_names": list(spec.class_names),
+            "intensity": spec.intensity,
+            "image_shape": list(spec.image_shape),
+            "num_graders": spec.num_graders,
+            "preparation": spec.preparation,
+            "counts": {split: self.count(split) for split in self.splits},
+        }
 
     def _split(self, split: str) -> dict[str, Any]:
         if split not in self.splits:
@@ -198,9 +228,18 @@ def decode_image(png: tf.Tensor, spec: DatasetSpec) -> tf.Tensor:
 
 
 def decode_labels(png: tf.Tensor, spec: DatasetSpec) -> tf.Tensor:
-    """Decodes one label map to [H, W] int32."""
+    """Decodes one label map to [H, W] int32; a label that is no class is an error."""
     labels = tf.io.decode_png(png, channels=1, dtype=tf.uint8)[..., 0]
-    return tf.ensure_shape(tf.cast(labels, tf.int32), spec.image_shape[:2])
+    labels = tf.ensure_shape(tf.cast(labels, tf.int32), spec.image_shape[:2])
+    is_class = labels < spec.num_classes
+    expected = f"0 to {spec.num_classes - 1}"
+    if spec.ignore_label is not None:
+        is_class |= labels == spec.ignore_label
+        expected += f" and {spec.ignore_label}"
+    found = tf.reduce_max(tf.where(is_class, 0, labels))
+    message = ["a label map holds", found, f"expected {expected}"]
+    with tf.control_dependencies([tf.debugging.Assert(found == 0, message)]):
+        return tf.identity(labels)
 
 
 def decode_all_labels(pngs: tf.Tensor, spec: DatasetSpec) -> tf.Tensor:
@@ -300,15 +339,61 @@ def read_info(data_dir: files.Path) -> DatasetInfo:
 
 
 @contextlib.contextmanager
-def named_errors(source: str) -> Iterator[None]:
-    """Turns TensorFlow's errors while reading records into one that names `source`."""
+def named_errors(info: DatasetInfo, *splits: str) -> Iterator[None]:
+    """Names the shard, the record and the reason when TensorFlow can't read one.
+
+    TensorFlow tells neither, and not only records make it fail: the splits are read
+    again, and if every record is good, the error is somebody else's and stays.
+
+    Args:
+        info: the data set that is read.
+        *splits: those that may be to blame.
+
+    Raises:
+        ValueError: a record can't be read.
+    """
     try:
         yield
-    except tf.errors.OpError as error:
-        reason = (error.message or type(error).__name__).splitlines()[0]
-        raise ValueError(f"{source}: unreadable record ({reason})") from error
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{source}: unreadable record, its key is no text") from error
+    except tf.errors.ResourceExhaustedError:  # Memory or disk: no record says that.
+        raise
+    except (tf.errors.OpError, UnicodeDecodeError) as error:
+        for split in splits:
+            fault = _first_fault(info, split)
+            if fault is not None:
+                raise ValueError(fault) from error
+        raise
+
+
+def _first_fault(info: DatasetInfo, split: str) -> str | None:
+    """Says which record of a split can't be read and why; None if all can be."""
+
+    def decode(serialized: tf.Tensor) -> dict[str, tf.Tensor]:
+        parsed = parse(serialized, info.spec)
+        for name in {"labels", "modes"} & set(parsed):
+            parsed[name] = decode_all_labels(parsed[name], info.spec)
+        return {**parsed, "image": decode_image(parsed["image"], info.spec)}
+
+    for path, shard in zip(info.shard_paths(split), info.splits[split]["shards"]):
+        decoded = tf.data.TFRecordDataset(path).map(
+            decode, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
+        )
+        number = 1
+        try:
+            for example in decoded.as_numpy_iterator():
+                example["key"].decode()
+                example["group"].decode()
+                number += 1
+        except tf.errors.OpError as error:
+            reason = damage.graph_reason(error)
+        except UnicodeDecodeError:
+            reason = "its key or group is no text"
+        else:
+            continue
+        return (
+            f"{path}: unreadable record {number} of {shard['count']} ({reason}); "
+            "prepare the data again"
+        )
+    return None
 
 
 def _check_example(example: Example, spec: DatasetSpec) -> None:
@@ -439,25 +524,99 @@ def _check_shard(path: pathlib.Path, shard: dict[str, Any]) -> None:
             f"{path}: damaged shard (its checksum differs from {INFO_NAME}); prepare "
             f"the data again"
         )
+    found = _count_records(path)
+    if found != shard["count"]:
+        raise ValueError(
+            f"{path}: holds {found} records, but {INFO_NAME} says {shard['count']}; "
+            "prepare the data again"
+        )
+
+
+def _count_records(path: pathlib.Path) -> int:
+    """Counts the records of a shard by their lengths, which must be possible ones."""
+    count = 0
+    with open(path, "rb") as handle:
+        left = os.fstat(handle.fileno()).st_size
+        while left:
+            head = handle.read(_FRAME_HEAD.size)
+            left -= _FRAME_HEAD.size + _FRAME_TAIL
+            if left < 0:
+                raise ValueError(
+                    f"{path}: damaged shard (it ends inside of record {count + 1}); "
+                    "prepare the data again"
+                )
+            length, checksum = _FRAME_HEAD.unpack(head)
+            if checksum != _masked_crc32c(head[:8]):
+                raise ValueError(
+                    f"{path}: damaged shard (the length of record {count + 1} does not "
+                    "fit its checksum); prepare the data again"
+                )
+            if length > left:
+                raise ValueError(
+                    f"{path}: damaged shard (record {count + 1} announces {length} "
+                    f"bytes, but {left} are left); prepare the data again"
+                )
+            handle.seek(length + _FRAME_TAIL, os.SEEK_CUR)
+            left -= length
+            count += 1
+    return count
+
+
+def _crc32c_table() -> list[int]:
+    table = []
+    for value in range(256):
+        for _ in range(8):
+            value = value >> 1 ^ (0x82F63B78 if value & 1 else 0)
+        table.append(value)
+    return table
+
+
+_CRC32C_TABLE = _crc32c_table()
+
+
+def _masked_crc32c(data: bytes) -> int:
+    """Returns the checksum that TFRecord keeps: CRC-32C, rotated, and a constant."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = crc >> 8 ^ _CRC32C_TABLE[(crc ^ byte) & 0xFF]
+    crc ^= 0xFFFFFFFF
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
 def _check_spec(spec: DatasetSpec) -> None:
-    numbers = (*spec.image_shape, spec.num_graders, spec.num_modes + 1)
-    if len(spec.image_shape) != 3 or any(
-        type(n) is not int or not 1 <= n <= _MAX_LENGTH for n in numbers
-    ):
+    shape = spec.image_shape
+    if len(shape) != 3 or not all(_is_whole(side, 1, MAX_SIDE) for side in shape):
         raise ValueError(
-            f"image_shape {spec.image_shape}, num_graders {spec.num_graders} and "
-            f"num_modes {spec.num_modes}, expected whole numbers of at least 1, 1 and 0"
+            f"image_shape {list(shape)[:5]}, expected height, width and channels, "
+            f"each from 1 to {MAX_SIDE}"
         )
+    if math.prod(shape[:2]) > _MAX_PIXELS:
+        raise ValueError(
+            f"image_shape {list(shape)}, expected at most {_MAX_PIXELS} pixels"
+        )
+    for name, least in (("num_graders", 1), ("num_modes", 0)):
+        if not _is_whole(getattr(spec, name), least, _MAX_MAPS):
+            raise ValueError(
+                f"{name} {getattr(spec, name)!r}, expected a whole number from {least} "
+                f"to {_MAX_MAPS}"
+            )
     names = (spec.name, *spec.class_names)
     if len(names) < 2 or not all(isinstance(name, str) for name in names):
         raise ValueError(
             f"name {spec.name!r}, class_names {list(spec.class_names)[:5]}, expected "
             "text"
         )
-    if spec.ignore_label is not None and type(spec.ignore_label) is not int:
-        raise ValueError(f"ignore_label {spec.ignore_label!r}, expected a number")
+    if spec.num_classes > _MAX_CLASSES:
+        raise ValueError(
+            f"{spec.num_classes} class_names, expected at most {_MAX_CLASSES}"
+        )
+    if spec.ignore_label is not None and not _is_whole(
+        spec.ignore_label, 0, _MAX_CLASSES - 1
+    ):
+        raise ValueError(
+            f"ignore_label {spec.ignore_label!r}, expected null or a whole number from "
+            f"0 to {_MAX_CLASSES - 1}"
+        )
     if _DTYPES.get(spec.intensity) != spec.image_dtype:
         raise ValueError(
             f"intensity {spec.intensity!r} stored as {spec.image_dtype!r}, expected "
@@ -472,14 +631,31 @@ def _check_spec(spec: DatasetSpec) -> None:
         raise ValueError(f"preparation {spec.preparation!r}, expected an object")
 
 
+def _is_whole(value: Any, least: int, most: float = math.inf) -> bool:
+    return type(value) is int and least <= value <= most
+
+
 def _check_shards(splits: dict[str, dict[str, Any]]) -> None:
     if not splits:
         raise ValueError("no split in it")
-    for split in splits.values():
-        counts = [split["count"], split["groups"]]
-        counts += [shard[n] for shard in split["shards"] for n in ("count", "bytes")]
-        if not all(type(number) is int and number >= 0 for number in counts):
-            raise ValueError("counts and sizes that are no whole numbers")
+    for name, split in splits.items():
+        if not _is_whole(split["count"], 1):
+            raise ValueError(
+                f"split {name!r} with the count {split['count']!r}, expected a whole "
+                "number of at least 1: leave an empty split out"
+            )
+        if not _is_whole(split["groups"], 1, split["count"]):
+            raise ValueError(
+                f"split {name!r} with {split['groups']!r} groups, expected a whole "
+                f"number from 1 to its count, {split['count']}"
+            )
+        for shard in split["shards"]:
+            for what in ("count", "bytes"):
+                if not _is_whole(shard[what], 0):
+                    raise ValueError(
+                        f"a shard of split {name!r} with {what} {shard[what]!r}, "
+                        "expected a whole number of at least 0"
+                    )
         total = sum(shard["count"] for shard in split["shards"])
         if total != split["count"]:
             raise ValueError(f"shards hold {total} examples of {split['count']}")

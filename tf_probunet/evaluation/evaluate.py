@@ -365,7 +365,7 @@ class _Evaluation:
             self._info, split, self._data, size=self._data.frame_size
         )
         examples = examples.take(stop).skip(start).batch(self._config.batch_size)
-        with records.named_errors(f"{self._info.data_dir}: split {split!r}"):
+        with records.named_errors(self._info, split):
             for batch in examples.prefetch(1).as_numpy_iterator():
                 batch["keys"] = [key.decode() for key in batch.pop("key")]
                 batch["groups"] = [group.decode() for group in batch.pop("group")]
@@ -380,7 +380,7 @@ class _Evaluation:
             "arrays": _ARRAYS_VERSION,
             "what": what,
             "split": split,
-            "data": self._info.fingerprint,
+            "data": self._info.description,
             "input": dataclasses.asdict(self._data),
             "model": self._source.description["fingerprint"],
             "seed": self._config.seed,

@@ -237,7 +237,7 @@ def split_keys(info: records.DatasetInfo, split: str) -> list[str]:
     """Returns the keys of a split in their stored order."""
     serialized = tf.data.TFRecordDataset(info.shard_paths(split))
     keys = serialized.map(lambda text: records.parse(text, info.spec)["key"])
-    with records.named_errors(f"{info.data_dir}: split {split!r}"):
+    with records.named_errors(info, split):
         return [key.decode() for key in keys.as_numpy_iterator()]
 
 

@@ -200,7 +200,7 @@ def _find(
     info: records.DatasetInfo, split: str, key: str | None, model: LoadedModel
 ) -> dict[str, np.ndarray]:
     examples = input_pipeline.evaluation_examples(info, split, model.data)
-    with records.named_errors(f"{info.data_dir}: split {split!r}"):
+    with records.named_errors(info, split):
         for example in examples.as_numpy_iterator():
             if key is None or example["key"].decode() == key:
                 return example

@@ -394,7 +394,7 @@ def _examples(
     if not keys:
         examples = examples.take(number)
     found = {}
-    with records.named_errors(str(data_dir)):
+    with records.named_errors(info, split):
         for example in examples.as_numpy_iterator():
             key = example["key"].decode()
             if not keys or key in keys:

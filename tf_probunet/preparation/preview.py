@@ -43,13 +43,14 @@ def write(data_dir: files.Path, path: files.Path, num_images: int) -> None:
     for split in info.splits:
         share = math.ceil(num_images * info.count(split) / total)
         shards = tf.data.TFRecordDataset(info.shard_paths(split))
-        for serialized in itertools.islice(shards, share):
-            fields = records.parse(serialized, info.spec)
-            image = records.decode_image(fields["image"], info.spec).numpy()
-            labels = records.decode_all_labels(fields["labels"], info.spec).numpy()
-            key = fields["key"].numpy().decode()
-            grey = _to_grey(image[..., 0], info.spec.intensity)
-            tiles.append(_with_caption(draw_outlines(grey, labels), f"{split} {key}"))
+        with records.named_errors(info, split):
+            for serialized in itertools.islice(shards, share):
+                fields = records.parse(serialized, info.spec)
+                image = records.decode_image(fields["image"], info.spec).numpy()
+                labels = records.decode_all_labels(fields["labels"], info.spec).numpy()
+                caption = f"{split} {fields['key'].numpy().decode()}"
+                grey = _to_grey(image[..., 0], info.spec.intensity)
+                tiles.append(_with_caption(draw_outlines(grey, labels), caption))
     sheet = contact_sheet(tiles[:num_images])
     with files.atomic_path(pathlib.Path(path)) as temporary:
         PIL.Image.fromarray(sheet).save(temporary, format="PNG")

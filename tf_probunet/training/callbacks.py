@@ -13,6 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tf_probunet import damage
 from tf_probunet.progress import Progress
 
 Logs = dict[str, Any]
@@ -83,6 +84,21 @@ class NonFiniteGuard(StepCallback):
         )
 
 
+def write_checkpoint(manager: tf.train.CheckpointManager, step: int) -> None:
+    """Saves a checkpoint.
+
+    Raises:
+        OSError: it can't be written, for example because the disk is full.
+    """
+    try:
+        manager.save(checkpoint_number=step)
+    except tf.errors.OpError as error:
+        raise OSError(
+            f"{manager.directory}: can't write the checkpoint of step {step} "
+            f"({damage.graph_reason(error)})"
+        ) from error
+
+
 class Checkpoints(StepCallback):
     """Saves every so many steps, after the guard has looked.
 
@@ -116,7 +132,7 @@ class Checkpoints(StepCallback):
             return
         self._guard.check()
         if self._manager is not None:
-            self._manager.save(checkpoint_number=self.step)
+            write_checkpoint(self._manager, self.step)
         self._saved = self.step
 
 

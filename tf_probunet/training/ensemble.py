@@ -129,6 +129,11 @@ def _check_member(member: RunDir, first: RunDir) -> None:
             f"{member.path}: trained on data with the fingerprint "
             f"{data['fingerprint']}, but {first.path} on {first_data['fingerprint']}"
         )
+    if data["class_names"] != first_data["class_names"]:
+        raise ValueError(
+            f"{member.path}: trained on data with the classes {data['class_names']}, "
+            f"but {first.path} on {first_data['class_names']}"
+        )
     step, first_step = last_step(member), last_step(first)
     if step != first_step:
         raise ValueError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import pathlib
 import shutil
 from typing import Any
@@ -67,7 +68,7 @@ class RunDir:
         Raises:
             ValueError: the directory holds a run of another configuration or data set.
         """
-        dataset = describe_dataset(info)
+        dataset = info.description
         self._remove_temporaries()
         if not (self.path / CONFIG_NAME).exists():
             files.write_json(self.path / DATASET_NAME, dataset)
@@ -87,6 +88,14 @@ class RunDir:
                 f"fingerprint {before['fingerprint']}, but {info.data_dir} has "
                 f"{dataset['fingerprint']}; choose another --run_dir or the same data"
             )
+        for name in sorted(set(before) & set(dataset)):
+            if before[name] != json.loads(json.dumps(dataset[name])):
+                raise ValueError(
+                    f"{self.path}: was trained on data with {name} "
+                    f"{_shortened(before[name])}, but {info.data_dir} has "
+                    f"{_shortened(dataset[name])}; choose another --run_dir or the "
+                    f"same data"
+                )
 
     def config(self) -> Config:
         """Reads the configuration."""
@@ -168,16 +177,6 @@ def latest_checkpoint(directory: pathlib.Path) -> str | None:
         ) from error
 
 
-def describe_dataset(info: records.DatasetInfo) -> dict[str, Any]:
-    """Returns what a model must know of the data it was trained on."""
-    spec = info.spec
-    return {
-        "name": spec.name,
-        "fingerprint": info.fingerprint,
-        "class_names": list(spec.class_names),
-        "intensity": spec.intensity,
-        "image_shape": list(spec.image_shape),
-        "num_graders": spec.num_graders,
-        "preparation": spec.preparation,
-        "counts": {split: info.count(split) for split in info.splits},
-    }
+def _shortened(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 200 else f"{text[:200]}..."

@@ -5,11 +5,20 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterator
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
 
 import tensorflow as tf
 
 STRATEGIES = ("mirrored", "multi_worker")
+
+# Workers are looked for this often; who is absent is said after, and then every, so
+# many seconds.
+_LOOK_EVERY, _SAY_EVERY = 0.2, 30.0
+_FIRST_SAID_AFTER = 3.0
+_CONNECT_SECONDS = 1.0
 
 
 def create(name: str, cpu_devices: int = 1) -> tf.distribute.Strategy:
@@ -70,12 +79,16 @@ def is_single_cpu(strategy: tf.distribute.Strategy) -> bool:
 def multi_worker() -> tf.distribute.Strategy:
     """Returns a strategy over the machines of `TF_CONFIG`; it waits for all of them.
 
-    Must come before anything is computed.
+    Must come before anything is computed. Says on standard error who is waited for.
 
     Raises:
-        ValueError: `TF_CONFIG` is missing or does not describe a cluster of workers.
+        ValueError: `TF_CONFIG` is missing or does not describe a cluster of workers,
+            or the port of this worker is taken.
     """
-    check_tf_config(os.environ.get("TF_CONFIG"))
+    text = os.environ.get("TF_CONFIG")
+    check_tf_config(text)
+    own, others = _own_and_others(text)
+    wait_for(own, others, lambda line: print(line, file=sys.stderr, flush=True))
     try:
         return tf.distribute.MultiWorkerMirroredStrategy()
     except (tf.errors.OpError, RuntimeError) as error:
@@ -97,7 +110,7 @@ def check_tf_config(text: str | None) -> None:
         raise ValueError(f"TF_CONFIG is not set, {expected}")
     try:
         value = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"TF_CONFIG is {text!r}, {expected}") from error
     cluster = value.get("cluster") if isinstance(value, dict) else None
     task = value.get("task") if isinstance(value, dict) else None
@@ -108,12 +121,52 @@ def check_tf_config(text: str | None) -> None:
     for job, addresses in cluster.items():
         if not isinstance(addresses, list) or not all(map(_is_address, addresses)):
             raise ValueError(f"TF_CONFIG has the {job} {addresses!r}, {expected}")
-    members = cluster.get(task.get("type"), [])
-    index = task.get("index")
+    job, index = task.get("type"), task.get("index")
+    members = cluster.get(job, []) if isinstance(job, str) else []
     if type(index) is not int or not 0 <= index < len(members):
         raise ValueError(
             f"TF_CONFIG has the task {json.dumps(task)}, which is not in its cluster"
         )
+
+
+def wait_for(
+    own: str, others: Mapping[str, str], report: Callable[[str], None]
+) -> None:
+    """Waits until all workers are there, and says for whom.
+
+    TensorFlow waits in silence, and heeds no signal while it does. So the workers meet
+    here first: each listens on its own port, on which TensorFlow will, until it has
+    reached all others once.
+
+    Args:
+        own: "host:port" of this worker.
+        others: the same of the others by name.
+        report: is told who is absent.
+
+    Raises:
+        ValueError: the port of this worker is taken.
+    """
+    if not others:
+        return
+    try:
+        listener = socket.create_server(("", _host_and_port(own)[1]), backlog=1024)
+    except OSError as error:
+        raise ValueError(
+            f"TF_CONFIG: this worker can't listen on {own} ({error.strerror}); is it "
+            "running already?"
+        ) from error
+    absent = dict(others)
+    say_at = time.monotonic() + _FIRST_SAID_AFTER
+    with listener:
+        while absent:
+            absent = {n: a for n, a in absent.items() if not _listens(a)}
+            if absent and time.monotonic() >= say_at:
+                names = ", ".join(f"{name} ({a})" for name, a in absent.items())
+                report(
+                    f"waiting for {names}: nothing answers there (Ctrl-C to give up)"
+                )
+                say_at = time.monotonic() + _SAY_EVERY
+            time.sleep(_LOOK_EVERY if absent else 0)
 
 
 def split_cpu(num_devices: int) -> None:
@@ -188,6 +241,31 @@ def named_errors(strategy: tf.distribute.Strategy) -> Iterator[None]:
         ) from error
 
 
+def _own_and_others(text: str) -> tuple[str, dict[str, str]]:
+    """Returns the address of this worker, and those of the others by name."""
+    value = json.loads(text)
+    task, others = value["task"], {}
+    for job, addresses in value["cluster"].items():
+        for index, address in enumerate(addresses):
+            others[f"{job} {index}"] = address
+    return others.pop(f"{task['type']} {task['index']}"), others
+
+
+def _listens(address: str) -> bool:
+    try:
+        reached = socket.create_connection(_host_and_port(address), _CONNECT_SECONDS)
+    except OSError:
+        return False
+    with reached:
+        # On one machine a call may reach itself: of a port nobody listens on.
+        return reached.getpeername() != reached.getsockname()
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
 def _is_address(value: object) -> bool:
     host, _, port = value.rpartition(":") if isinstance(value, str) else ("", "", "")
-    return bool(host) and port.isdigit()
+    return bool(host) and port.isascii() and port.isdigit() and 0 < int(port) < 2**16

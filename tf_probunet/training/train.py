@@ -21,7 +21,7 @@ from tf_probunet.models.base import Batch, SegmentationModel
 from tf_probunet.models.weight_average import WeightAverage
 from tf_probunet.training import callbacks, schedules
 from tf_probunet.training import strategy as strategies
-from tf_probunet.training.run_dir import CHECKPOINT_ERRORS, RunDir, describe_dataset
+from tf_probunet.training.run_dir import CHECKPOINT_ERRORS, RunDir
 from tf_probunet.training.validation import Validation, Validator, write_settings
 
 # How often the workers of a cluster look whether one of them wants to stop: each look
@@ -211,7 +211,7 @@ def _check_workers_agree(
     Raises:
         ValueError: they have other flags or data, or do not share a run directory.
     """
-    settings = json.dumps([config.to_json(), info.fingerprint], sort_keys=True)
+    settings = json.dumps([config.to_json(), info.description], sort_keys=True)
     # A positive number: the sign bit of the hash does not fit into int64.
     if len(set(strategies.gather(strategy, salted_hash(settings, "workers") >> 1))) > 1:
         raise ValueError("the workers have other flags or data than each other")
@@ -258,7 +258,7 @@ def _fit(
     if chief:
         writer = tf.summary.create_file_writer(str(directory.tensorboard))
         if start == 0:
-            write_settings(writer, config, describe_dataset(info))
+            write_settings(writer, config, info.description, str(directory.path))
     logs = callbacks.ScalarLogs(start, training.log_every, writer, training.batch_size)
     # The guard comes before whatever saves, and the validation before the checkpoint: a
     # run that is killed in between makes the step again, and does not leave it out.
@@ -312,7 +312,7 @@ def _named_errors(
     info: records.DatasetInfo, strategy: tf.distribute.Strategy
 ) -> Iterator[None]:
     """Names the data or the cluster as what is to blame for an error of TensorFlow."""
-    with records.named_errors(str(info.data_dir)), strategies.named_errors(strategy):
+    with records.named_errors(info, "train", "val"), strategies.named_errors(strategy):
         yield
 
 

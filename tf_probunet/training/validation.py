@@ -19,7 +19,12 @@ from tf_probunet.evaluation.metrics import ged, switched_modes
 from tf_probunet.figures import sample_grid, style
 from tf_probunet.models.base import Batch, SegmentationModel
 from tf_probunet.training import collapse
-from tf_probunet.training.callbacks import Logs, NonFiniteGuard, StepCallback
+from tf_probunet.training.callbacks import (
+    Logs,
+    NonFiniteGuard,
+    StepCallback,
+    write_checkpoint,
+)
 from tf_probunet.training.run_dir import BEST_NAME, RunDir
 
 _PICTURE_IMAGES = 6
@@ -212,7 +217,7 @@ class Validation(StepCallback):
         if self._best is not None and scores[by] >= self._best[by]:
             return
         self._best = {"step": self.step, **{k: float(v) for k, v in scores.items()}}
-        self._manager.save(checkpoint_number=self.step)
+        write_checkpoint(self._manager, self.step)
         files.write_json(self._run_dir.path / BEST_NAME, self._best)
 
 
@@ -239,10 +244,30 @@ def sampler(
     return sample_maps
 
 
+# What TensorBoard's page of hyper-parameters shows of a run, the main one first.
+_SHOWN_METRICS = {
+    "validation/ged": "validation energy distance",
+    "validation/loss": "validation loss",
+    "validation/diversity": "images whose samples differ",
+    "training/loss": "training loss",
+}
+
+
 def write_settings(
-    writer: tf.summary.SummaryWriter, config: Config, dataset: dict[str, Any]
+    writer: tf.summary.SummaryWriter,
+    config: Config,
+    dataset: dict[str, Any],
+    run_name: str,
 ) -> None:
-    """Writes the configuration to TensorBoard, as text and as hyper-parameters."""
+    """Writes the configuration to TensorBoard, as text and as hyper-parameters.
+
+    Args:
+        writer: to the log of the run.
+        config: of the run.
+        dataset: what it is trained on.
+        run_name: under which the page of hyper-parameters lists the run. Runs of one
+            name are shown as one.
+    """
     from tensorboard.plugins.hparams import api as hparams
 
     sections = config.to_json()
@@ -254,7 +279,14 @@ def write_settings(
     with writer.as_default(step=0):
         tf.summary.text("config", f"```\n{json.dumps(sections, indent=2)}\n```")
         tf.summary.text("dataset", f"```\n{json.dumps(dataset, indent=2)}\n```")
-        hparams.hparams(flat)
+        hparams.hparams_config(
+            hparams=[hparams.HParam(name) for name in flat],
+            metrics=[
+                hparams.Metric(tag, display_name=text)
+                for tag, text in _SHOWN_METRICS.items()
+            ],
+        )
+        hparams.hparams(flat, trial_id=run_name)
     writer.flush()
 
 
