@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import math
 import statistics
 import struct
@@ -23,6 +24,10 @@ AIR_HU = -1024
 # Rows and columns of a slice: CT scanners make 512 to 2048 of them.
 MAX_SIDE = 2**13
 
+# Reasons of the report.
+MISMATCH = "SliceLocation differs from the position"
+MISMATCH_KEPT = f"{MISMATCH}, kept"
+
 # Positions are decimal strings: differences below this are rounding.
 _TOLERANCE_MM = 0.01
 
@@ -42,6 +47,8 @@ _TAGS = (
 # Deflated files: pydicom unpacks them whole, however large they get.
 _DEFLATED_UID = b"1.2.840.10008.1.2.1.99"
 _HEAD_BYTES = 2**16
+# Where the tags of nearly all headers end; the private ones behind are long.
+_FIRST_BYTES = 2**12
 
 # pydicom and its decoders raise all of these for missing, damaged or unknown data.
 _PYDICOM_ERRORS = (
@@ -115,7 +122,7 @@ def read_header(path: files.Path, name: str) -> SliceHeader | None:
     Raises:
         ValueError: the file is a CT slice whose header is damaged or incomplete.
     """
-    dataset = read_dataset(
+    dataset = _read_first_tags(path) or read_dataset(
         path, name, stop_before_pixels=True, specific_tags=list(_TAGS)
     )
     if dataset is None:
@@ -172,15 +179,19 @@ def read_dataset(path: files.Path, name: str, **kwargs: Any) -> pydicom.Dataset 
         raise ValueError(f"{name}: damaged DICOM file ({reason(error)})") from error
 
 
-def stack_slices(headers: Iterable[SliceHeader]) -> tuple[Stack, list[Problem]]:
+def stack_slices(
+    headers: Iterable[SliceHeader], *, keep_mismatch: bool = False
+) -> tuple[Stack, list[Problem]]:
     """Sorts the slices of a series, and drops those that cannot be trusted.
 
     Dropped are slices whose |SliceLocation| differs from |ImagePositionPatient[-1]|
     (the signs may differ; a slice without SliceLocation is kept) and further files
-    with the same SOPInstanceUID or at the same position. Missing slices are reported.
+    with the same SOPInstanceUID or at the same position. Slices that are missing from
+    the files are reported.
 
     Args:
         headers: the slices of one series, in any order.
+        keep_mismatch: keep slices whose SliceLocation differs; they are reported.
 
     Returns:
         The stack, and what was dropped or looks wrong.
@@ -190,7 +201,7 @@ def stack_slices(headers: Iterable[SliceHeader]) -> tuple[Stack, list[Problem]]:
     slices: list[SliceHeader] = []
     position_by_uid = {}
     for header in sorted(
-        _well_placed(unique, problems),
+        _well_placed(unique, keep_mismatch, problems),
         key=lambda h: (h.z_mm, h.instance_number, h.sop_uid),
     ):
         if slices and header.z_mm - slices[-1].z_mm < _TOLERANCE_MM:
@@ -204,7 +215,7 @@ def stack_slices(headers: Iterable[SliceHeader]) -> tuple[Stack, list[Problem]]:
         else:
             slices.append(header)
         position_by_uid[header.sop_uid] = len(slices) - 1
-    _report_gaps(slices, problems)
+    _report_gaps(unique, problems)
     dropped = {header.sop_uid for header in unique} - set(position_by_uid)
     return Stack(tuple(slices), position_by_uid, frozenset(dropped)), problems
 
@@ -258,6 +269,26 @@ def read_pixels(path: files.Path, name: str) -> tuple[np.ndarray, tuple[float, f
     return image, (spacing[0], spacing[1])
 
 
+def _read_first_tags(path: files.Path) -> pydicom.Dataset | None:
+    """Reads the tags of a header from the first bytes of the file.
+
+    Returns:
+        The tags; None if there may be more of them behind, or anything is wrong.
+    """
+    start = files.read_start(path, _FIRST_BYTES)
+    if start[128:132] != b"DICM" or _DEFLATED_UID in start:
+        return None
+    try:
+        dataset = pydicom.dcmread(
+            io.BytesIO(start), stop_before_pixels=True, specific_tags=list(_TAGS)
+        )
+        # Tags are in order, and Columns is the last of ours.
+        last = dataset.get_item("Columns")
+        return dataset if last is not None and len(last.value) == 2 else None
+    except (InvalidDicomError, *_PYDICOM_ERRORS):
+        return None  # Perhaps only because the rest is not there.
+
+
 def _check_shape(shape: tuple[int, int], name: str) -> None:
     if not all(1 <= side <= MAX_SIDE for side in shape):
         raise ValueError(
@@ -283,39 +314,72 @@ def _without_copies(
 
 
 def _well_placed(
-    headers: Iterable[SliceHeader], problems: list[Problem]
+    headers: Iterable[SliceHeader], keep_mismatch: bool, problems: list[Problem]
 ) -> list[SliceHeader]:
     """Returns the slices whose |SliceLocation| is |ImagePositionPatient[-1]|."""
     kept = []
     for header in headers:
         location = header.slice_location_mm
         z_mm = abs(header.z_mm)
-        if location is None or abs(abs(location) - z_mm) <= _TOLERANCE_MM:
+        fits = location is None or abs(abs(location) - z_mm) <= _TOLERANCE_MM
+        if fits or keep_mismatch:
             kept.append(header)
-        else:
+        if not fits:
             problems.append(
                 Problem(
-                    "SliceLocation differs from the position",
+                    MISMATCH_KEPT if keep_mismatch else MISMATCH,
                     header.path,
                     f"|SliceLocation| {abs(location):g}, expected "
                     f"|ImagePositionPatient[-1]| {z_mm:g}",
+                    expected=True,
                 )
             )
     return kept
 
 
-def _report_gaps(slices: Sequence[SliceHeader], problems: list[Problem]) -> None:
-    steps = [high.z_mm - low.z_mm for low, high in zip(slices, slices[1:])]
-    if len(steps) < 2:
+def _report_gaps(headers: Sequence[SliceHeader], problems: list[Problem]) -> None:
+    ordered = sorted(headers, key=lambda h: (h.z_mm, h.path))
+    pairs = [
+        (low, high)
+        for low, high in zip(ordered, ordered[1:])
+        if high.z_mm - low.z_mm >= _TOLERANCE_MM
+    ]
+    if len(pairs) < 2:
         return
-    usual = statistics.median(steps)
-    gaps = [step for step in steps if step > 1.5 * usual]
+    steps = [high.z_mm - low.z_mm for low, high in pairs]
+    distance = _slice_distance(
+        steps, [abs(high.instance_number - low.instance_number) for low, high in pairs]
+    )
+    gaps = [step for step in steps if step > 1.5 * distance]
     if gaps:
-        missing = sum(round(step / usual) - 1 for step in gaps)
+        missing = sum(round(step / distance) - 1 for step in gaps)
         problems.append(
             Problem(
                 "slices missing",
-                slices[0].path.rpartition("/")[0] or slices[0].path,
-                f"{len(gaps)} gaps of about {missing} slices among {len(slices)}",
+                ordered[0].path.rpartition("/")[0] or ordered[0].path,
+                f"{len(gaps)} gaps of about {missing} slices in all among "
+                f"{len(ordered)}, {distance:g} mm apart",
             )
         )
+
+
+def _slice_distance(steps: Sequence[float], numbers: Sequence[int]) -> float:
+    """Returns how far apart the slices of a whole series would be.
+
+    Where many are missing, the usual step is longer than that. Most steps are
+    multiples of it, though, and the slices are numbered.
+
+    Args:
+        steps: mm from each slice to the next.
+        numbers: by how much InstanceNumber differs between them.
+    """
+    numbered = [step / number for step, number in zip(steps, numbers) if number]
+    guesses = sorted({round(step, 3) for step in steps}, reverse=True)
+    if numbered:
+        guesses.insert(0, statistics.median(numbered))
+    for guess in guesses:
+        multiples = [step / guess for step in steps]
+        fitting = sum(m > 0.9 and abs(m - round(m)) < 0.1 for m in multiples)
+        if fitting >= 0.9 * len(steps):
+            return guess
+    return statistics.median(steps)

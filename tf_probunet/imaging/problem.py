@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,3 +27,11 @@ class Problem:
         return f"{self.where}: {self.reason}" + (
             f" ({self.detail})" if self.detail else ""
         )
+
+
+def first_of(problems: Sequence[Problem]) -> str:
+    """Returns the end of an error message: how many problems, and the first one."""
+    if not problems:
+        return ""
+    number = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+    return f"; {number}, the first: {problems[0]}"
