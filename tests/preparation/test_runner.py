@@ -230,7 +230,7 @@ def test_progress_counts_images_and_faults_also_of_the_run_before(
     capsys.readouterr()
     _run(scratch, tmp_path / "out")
     # What unit 3 leaves out by the recipe is no fault.
-    assert "18 images, 1 faults in the files" in capsys.readouterr().err
+    assert "18 images, faults in the files: 1" in capsys.readouterr().err
 
 
 def test_groups_without_an_example_are_listed(tmp_path, scratch):

@@ -294,7 +294,7 @@ class _Tally:
         self.faults += sum(not problem.expected for problem in _problems(summary))
 
     def __str__(self) -> str:
-        faults = f", {self.faults} faults in the files" if self.faults else ""
+        faults = f", faults in the files: {self.faults}" if self.faults else ""
         return f"{self.images} images{faults}"
 
 
