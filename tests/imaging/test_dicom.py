@@ -283,3 +283,47 @@ def test_header_is_whole_wherever_four_kilobytes_end(tmp_path):
     for size in range(100, 1200, 2):
         with mock.patch.object(dicom, "_FIRST_BYTES", size):
             assert dicom.read_header(path, "a") == expected
+
+
+@pytest.mark.parametrize("syntax", ["explicit", "implicit", "rle"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"slice_location": -12.5},
+        {"instance_number": None},
+        {"patient": "LIDC-IDRI-0099 "},
+        {"z_mm": -1e-3},
+    ],
+)
+def test_plain_headers_are_read_without_a_data_set(tmp_path, syntax, changes):
+    values = {"z_mm": 12.5, "uid": "1.9", "syntax": syntax, **changes}
+    path = write_slice(tmp_path / "a", HOUNSFIELD, **values)
+    found = dicom._plain_header(path.read_bytes()[:4096], "a")
+    assert found is not None and found == dicom._any_header(path, "a")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"modality": "DX"},
+        {"patient": "a\\b"},
+        {"patient": ""},
+    ],
+)
+def test_other_headers_are_left_to_pydicom(tmp_path, changes):
+    path = write_slice(tmp_path / "a", HOUNSFIELD, z_mm=1, uid="1.9", **changes)
+    assert dicom._plain_header(path.read_bytes()[:4096], "a") is None
+
+
+def test_whole_and_broken_numbers_of_the_scale_give_the_same(tmp_path):
+    path = write_slice(tmp_path / "a", HOUNSFIELD, z_mm=1, uid="1.9")
+    image, _ = dicom.read_pixels(path, "a")
+    dataset = pydicom.dcmread(path)
+    dataset.RescaleIntercept = "-1023.9999"
+    dataset.save_as(path)
+    np.testing.assert_array_equal(dicom.read_pixels(path, "a")[0], image)
+    dataset.RescaleSlope, dataset.RescaleIntercept = "30000", "-1024"
+    dataset.save_as(path)
+    expected = ((HOUNSFIELD + 1024).astype(np.int64) * 30000 - 1024).clip(None, 32767)
+    np.testing.assert_array_equal(dicom.read_pixels(path, "a")[0], expected)

@@ -353,7 +353,9 @@ def _check_example(example: Example, spec: DatasetSpec) -> None:
             f"{example.key}: spacing_mm is {example.spacing_mm}, expected two numbers"
         )
     maps = [example.labels] + ([] if example.modes is None else [example.modes])
-    found = {int(label) for array in maps for label in np.unique(array)}
+    found = {
+        int(label) for a in maps for label in np.flatnonzero(np.bincount(a.ravel()))
+    }
     unknown = found - set(range(spec.num_classes)) - {spec.ignore_label}
     if unknown:
         raise ValueError(

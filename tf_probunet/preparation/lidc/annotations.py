@@ -114,8 +114,9 @@ def _nodule_pixels(
                 Problem("outline outside of the slice", where, str(error))
             )
             continue
-        if mask.any():
-            pixels[index] = np.argwhere(mask)
+        marked = np.flatnonzero(mask)  # Much faster than in two dimensions.
+        if len(marked):
+            pixels[index] = np.stack(np.divmod(marked, mask.shape[1]), axis=1)
         else:
             result.problems.append(
                 Problem(
