@@ -221,12 +221,20 @@ def test_many_missing_slices_are_counted_by_the_slice_distance():
     assert f"{missing} slices" in dicom.stack_slices(again)[1][0].detail
 
 
-@pytest.mark.parametrize("numbered", [True, False])
-def test_equal_steps_are_no_gaps_unless_the_numbers_say_so(numbered):
-    headers = [header(2 * i if numbered else i, 2.5 * i) for i in range(9)]
-    problems = dicom.stack_slices(headers)[1]
-    assert len(problems) == numbered
-    assert all("8 gaps of about 8 slices" in problem.detail for problem in problems)
+def test_missing_slices_are_counted_by_number_where_no_two_are_neighbours():
+    headers = [header(z, 2.5 * z) for z in (0, 5, 12, 21, 26, 35)]
+    (problem,) = dicom.stack_slices(headers)[1]
+    assert problem.detail == "5 gaps of about 30 slices in all among 6, 2.5 mm apart"
+
+
+@pytest.mark.parametrize("stride", [0, 1, 2, 1000])
+def test_numbers_may_have_any_stride(stride):
+    headers = [
+        header(z, 2.5 * z, instance_number=stride * z) for z in (0, 1, 2, 3, 5, 6)
+    ]
+    (problem,) = dicom.stack_slices(headers)[1]
+    assert problem.detail == "1 gaps of about 1 slices in all among 6, 2.5 mm apart"
+    assert dicom.stack_slices(headers[:4])[1] == []
 
 
 def test_slices_dropped_by_the_rule_are_not_missing():

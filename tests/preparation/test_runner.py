@@ -350,3 +350,16 @@ def test_output_directory_that_is_a_file_is_named(tmp_path, scratch):
     (tmp_path / "out").write_text("x")
     with pytest.raises(OSError, match="out"):
         _run(scratch, tmp_path / "out")
+
+
+def test_output_directory_is_checked_without_making_it(tmp_path, scratch, monkeypatch):
+    runner.check_out_dir(tmp_path / "a" / "b", "made up", overwrite=False)
+    assert not (tmp_path / "a").exists()
+    _run(scratch, tmp_path / "out")
+    runner.check_out_dir(tmp_path / "out", "made up", overwrite=False)
+    with pytest.raises(ValueError, match="out: holds the data set 'made up' made with"):
+        runner.check_out_dir(tmp_path / "out", "other", overwrite=False)
+    runner.check_out_dir(tmp_path / "out", "other", overwrite=True)
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root may write everywhere
+    with pytest.raises(PermissionError, match="Permission denied: .*out'"):
+        runner.check_out_dir(tmp_path / "out", "made up", overwrite=False)

@@ -451,7 +451,9 @@ def _slice_distance(steps: Sequence[float], numbers: Sequence[int]) -> float:
         steps: mm from each slice to the next.
         numbers: by how much InstanceNumber differs between them.
     """
-    numbered = [step / number for step, number in zip(steps, numbers) if number]
+    # Where all numbers are even, say, every second one belongs to something else.
+    common = math.gcd(*numbers)
+    numbered = [step / (n // common) for step, n in zip(steps, numbers) if n]
     guesses = sorted({round(step, 3) for step in steps}, reverse=True)
     if numbered:
         guesses.insert(0, statistics.median(numbered))

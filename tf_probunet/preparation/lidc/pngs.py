@@ -62,7 +62,7 @@ def slices_source(root: files.Path) -> Source:
     """
     root = tree.check_directory(root)
     found, problems = _find(
-        root, re.compile(r"(.*)/(nodule-[^/]*)/images/([^/]*)\.png")
+        root, re.compile(r"(.*)/(nodule-[^/]*)/images/([^/]+)\.png")
     )
     by_patient = collections.defaultdict(list)
     for image, (folder, nodule, stem) in found:
@@ -99,7 +99,7 @@ def crops_source(root: files.Path) -> Source:
         ValueError: the directory is of another layout.
     """
     root = tree.check_directory(root)
-    layout = rf"((?:.*/)?({'|'.join(SPLITS)}))/images/([^/]*)/([^/]*)\.png"
+    layout = rf"((?:.*/)?({'|'.join(SPLITS)}))/images/([^/]*)/([^/]+)\.png"
     found, problems = _find(root, re.compile(layout))
     by_patient = collections.defaultdict(list)
     splits = {split: set() for split in SPLITS}
