@@ -9,6 +9,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from concurrent.futures.process import BrokenProcessPool
 
 
 @contextlib.contextmanager
@@ -17,6 +18,9 @@ def pool(num_workers: int) -> Iterator[concurrent.futures.ProcessPoolExecutor]:
 
     The workers die without a word, on Ctrl-C and with the main process, so whatever
     they write must be written whole or not at all.
+
+    Raises:
+        OSError: a worker died while its result was waited for.
     """
     context = multiprocessing.get_context("spawn")  # TensorFlow does not survive a fork
     # A worker for each core is enough: threads of NumPy's would be in their way.
@@ -28,6 +32,11 @@ def pool(num_workers: int) -> Iterator[concurrent.futures.ProcessPoolExecutor]:
             num_workers, mp_context=context, initializer=_start_worker
         ) as executor:
             yield executor
+    except BrokenProcessPool as error:
+        raise OSError(
+            f"one of {num_workers} processes died, perhaps for want of memory; run "
+            f"again with fewer (--num_workers): finished units are kept"
+        ) from error
     finally:
         for name in added:
             del os.environ[name]

@@ -17,7 +17,6 @@ import os
 import pathlib
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 from tf_probunet import files
@@ -328,11 +327,6 @@ def _process_waiting(
         try:
             for future in concurrent.futures.as_completed(futures):
                 yield future.result()
-        except BrokenProcessPool as error:
-            raise OSError(
-                f"one of {workers} processes died, perhaps for want of memory; run "
-                f"again with fewer (--num_workers): finished units are kept"
-            ) from error
         finally:
             for future in futures:
                 future.cancel()
