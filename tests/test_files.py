@@ -126,3 +126,16 @@ def test_sha256(tmp_path, size):
     data = bytes(i % 251 for i in range(size))
     files.write_bytes(tmp_path / "x", data)
     assert files.sha256(tmp_path / "x") == hashlib.sha256(data).hexdigest()
+
+
+def test_pipes_are_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe.png")
+    for read in (files.BoundedReader, lambda path: files.read_start(path, 4)):
+        with pytest.raises(ValueError, match="pipe.png: a pipe or a device, expected"):
+            read(tmp_path / "pipe.png")
+
+
+def test_start_of_a_file(tmp_path):
+    (tmp_path / "a").write_bytes(b"12345")
+    assert files.read_start(tmp_path / "a", 3) == b"123"
+    assert files.read_start(tmp_path / "a", 9) == b"12345"

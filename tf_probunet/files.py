@@ -10,6 +10,7 @@ import math
 import os
 import pathlib
 import re
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Union
 
@@ -145,14 +146,36 @@ class BoundedReader(io.BufferedReader):
     """
 
     def __init__(self, path: Path) -> None:
-        """Opens the file."""
-        super().__init__(io.FileIO(os.fspath(path)))
+        """Opens the file, which must be a regular one."""
+        super().__init__(_open_regular(path))
 
     def read(self, size: int | None = -1, /) -> bytes:
         """Reads at most `size` bytes; -1 or None for all."""
         if size is not None and size > _LARGE_READ:
             size = min(size, os.fstat(self.fileno()).st_size)
         return super().read(size)
+
+
+def read_start(path: Path, size: int) -> bytes:
+    """Reads the first bytes of a regular file, and no more of it than these."""
+    with _open_regular(path) as handle:
+        return handle.read(size)
+
+
+def _open_regular(path: Path) -> io.FileIO:
+    """Opens a file without waiting: a named pipe would wait for its writer for ever.
+
+    Raises:
+        ValueError: it is a pipe or a device.
+    """
+    without_waiting = getattr(os, "O_NONBLOCK", 0)  # Windows has none.
+    handle = io.FileIO(
+        os.fspath(path), opener=lambda p, flags: os.open(p, flags | without_waiting)
+    )
+    if not stat.S_ISREG(os.fstat(handle.fileno()).st_mode):
+        handle.close()
+        raise ValueError(f"{path}: a pipe or a device, expected a regular file")
+    return handle
 
 
 def check_fields(

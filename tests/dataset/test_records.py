@@ -594,3 +594,26 @@ def test_full_disk_names_the_shard(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="train-00000-of-00001.*No space left"):
         datasets.write(tmp_path, {"train": [datasets.example(0)]})
     assert datasets.contents(tmp_path) == {}
+
+
+@pytest.mark.parametrize("size", [1, 127, 128, 300, 70_000])
+def test_serialised_example_is_what_tensorflow_writes(size):
+    text, values = ["é" * size, "", "b"], [0.25, -1.5, 1e-30]
+    ours = records._field(
+        1,
+        b"".join(
+            records._field(1, records._field(1, name) + records._field(2, feature))
+            for name, feature in [
+                (b"image", records._bytes_list([t.encode() for t in text])),
+                (b"spacing_mm", records._float_list(values)),
+            ]
+        ),
+    )
+    feature = {
+        "spacing_mm": tf.train.Feature(float_list=tf.train.FloatList(value=values)),
+        "image": tf.train.Feature(
+            bytes_list=tf.train.BytesList(value=[t.encode() for t in text])
+        ),
+    }
+    theirs = tf.train.Example(features=tf.train.Features(feature=feature))
+    assert ours == theirs.SerializeToString(deterministic=True)

@@ -15,9 +15,17 @@ EXAMPLES_PER_UNIT = 3
 SPLITS = ("train", "val")
 
 
-def units(scratch: pathlib.Path, number: int = 6) -> list[Unit]:
-    """Returns units whose fate is decided by files in `scratch` (see `process`)."""
-    return [Unit(f"scan {i}", (str(scratch), i)) for i in range(number)]
+def units(
+    scratch: pathlib.Path, number: int = 6, inputs: pathlib.Path | None = None
+) -> list[Unit]:
+    """Returns units whose fate is decided by files in `scratch` (see `process`).
+
+    Each says that it reads `scan-<i>` in the directory `inputs`, if one is given.
+    """
+    return [
+        Unit(f"scan {i}", (str(scratch), i), (f"{inputs}/scan-{i}",) if inputs else ())
+        for i in range(number)
+    ]
 
 
 def process(unit: Unit) -> UnitResult:

@@ -1,9 +1,13 @@
 import dataclasses
+import io
+from unittest import mock
 
 import numpy as np
+import pydicom
 import pytest
 from helpers.dicom_writer import DEFAULT_SERIES, DEFAULT_STUDY, write_slice
 
+from tf_probunet import files
 from tf_probunet.imaging import dicom
 from tf_probunet.imaging.dicom import SliceHeader
 
@@ -197,4 +201,137 @@ def test_missing_slices_are_reported_once():
     assert len(stack.slices) == 8
     (problem,) = problems
     assert problem.reason == "slices missing" and problem.where == "series"
-    assert problem.detail == "2 gaps of about 3 slices among 8"
+    assert problem.detail == "2 gaps of about 3 slices in all among 8, 1 mm apart"
+
+
+def test_many_missing_slices_are_counted_by_the_slice_distance():
+    # Every eighth slice and a few neighbours: most steps are 8 mm, slices 1 mm apart.
+    positions = [*range(0, 120, 8), 1, 50, 122]
+    headers = [header(z, float(z), path=f"s/{z:03d}") for z in positions]
+    (problem,) = dicom.stack_slices(headers)[1]
+    gaps, missing = 16, 123 - len(positions)
+    assert problem.detail == (
+        f"{gaps} gaps of about {missing} slices in all among 18, 1 mm apart"
+    )
+    # Also where the files are numbered anew: some steps are no multiple of 8.
+    again = [
+        dataclasses.replace(h, instance_number=number)
+        for number, h in enumerate(sorted(headers, key=lambda h: h.z_mm))
+    ]
+    assert f"{missing} slices" in dicom.stack_slices(again)[1][0].detail
+
+
+def test_missing_slices_are_counted_by_number_where_no_two_are_neighbours():
+    headers = [header(z, 2.5 * z) for z in (0, 5, 12, 21, 26, 35)]
+    (problem,) = dicom.stack_slices(headers)[1]
+    assert problem.detail == "5 gaps of about 30 slices in all among 6, 2.5 mm apart"
+
+
+@pytest.mark.parametrize("stride", [0, 1, 2, 1000])
+def test_numbers_may_have_any_stride(stride):
+    headers = [
+        header(z, 2.5 * z, instance_number=stride * z) for z in (0, 1, 2, 3, 5, 6)
+    ]
+    (problem,) = dicom.stack_slices(headers)[1]
+    assert problem.detail == "1 gaps of about 1 slices in all among 6, 2.5 mm apart"
+    assert dicom.stack_slices(headers[:4])[1] == []
+
+
+def test_slices_dropped_by_the_rule_are_not_missing():
+    headers = [header(i, float(i), i + 100.0 if i == 3 else None) for i in range(6)]
+    stack, problems = dicom.stack_slices(headers)
+    assert reasons(problems) == ["SliceLocation differs from the position"]
+    assert len(stack.slices) == 5 and problems[0].expected
+    stack, problems = dicom.stack_slices(headers, keep_mismatch=True)
+    assert reasons(problems) == ["SliceLocation differs from the position, kept"]
+    assert len(stack.slices) == 6 and stack.dropped_uids == frozenset()
+
+
+def test_four_kilobytes_are_read_of_a_header(tmp_path, monkeypatch):
+    path = write_slice(tmp_path / "a", np.zeros((64, 64)), z_mm=1, uid="1.9")
+    expected = dicom.read_header(path, "a")
+    amounts = []
+
+    class Counting(io.FileIO):
+        def read(self, size=-1):
+            data = super().read(size)
+            amounts.append(len(data))
+            return data
+
+        def readinto(self, buffer):
+            number = super().readinto(buffer)
+            amounts.append(number)
+            return number
+
+    monkeypatch.setattr(files.io, "FileIO", Counting)
+    assert dicom.read_header(path, "a") == expected
+    assert amounts == [4096]
+
+
+@pytest.mark.parametrize("syntax", ["explicit", "implicit"])
+@pytest.mark.parametrize("length", [3000, 3500, 3600, 3700, 5000, 100_000])
+def test_header_behind_long_tags_is_the_same(tmp_path, length, syntax):
+    path = write_slice(
+        tmp_path / "a", HOUNSFIELD, z_mm=-1, uid="1.9", slice_location=1, syntax=syntax
+    )
+    expected = dicom.read_header(path, "a")
+    dataset = pydicom.dcmread(path)
+    dataset.add_new(0x00080008, "CS", ["ORIGINAL", "PRIMARY"])
+    dataset.add_new(0x00104000, "LT", "x" * min(length, 10_000))
+    if length > 10_000:
+        dataset.add_new(0x00110010, "LO", "MAKER")
+        dataset.add_new(0x00111001, "OB", b"x" * length)
+    dataset.save_as(path)
+    assert dicom.read_header(path, "a") == expected
+
+
+def test_header_is_whole_wherever_four_kilobytes_end(tmp_path):
+    path = write_slice(tmp_path / "a", HOUNSFIELD, z_mm=-1, uid="1.9")
+    expected = dicom.read_header(path, "a")
+    for size in range(100, 1200, 2):
+        with mock.patch.object(dicom, "_FIRST_BYTES", size):
+            assert dicom.read_header(path, "a") == expected
+
+
+@pytest.mark.parametrize("syntax", ["explicit", "implicit", "rle"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"slice_location": -12.5},
+        {"instance_number": None},
+        {"patient": "LIDC-IDRI-0099 "},
+        {"z_mm": -1e-3},
+    ],
+)
+def test_plain_headers_are_read_without_a_data_set(tmp_path, syntax, changes):
+    values = {"z_mm": 12.5, "uid": "1.9", "syntax": syntax, **changes}
+    path = write_slice(tmp_path / "a", HOUNSFIELD, **values)
+    found = dicom._plain_header(path.read_bytes()[:4096], "a")
+    assert found is not None and found == dicom._any_header(path, "a")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"modality": "DX"},
+        {"patient": "a\\b"},
+        {"patient": ""},
+    ],
+)
+def test_other_headers_are_left_to_pydicom(tmp_path, changes):
+    path = write_slice(tmp_path / "a", HOUNSFIELD, z_mm=1, uid="1.9", **changes)
+    assert dicom._plain_header(path.read_bytes()[:4096], "a") is None
+
+
+def test_whole_and_broken_numbers_of_the_scale_give_the_same(tmp_path):
+    path = write_slice(tmp_path / "a", HOUNSFIELD, z_mm=1, uid="1.9")
+    image, _ = dicom.read_pixels(path, "a")
+    dataset = pydicom.dcmread(path)
+    dataset.RescaleIntercept = "-1023.9999"
+    dataset.save_as(path)
+    np.testing.assert_array_equal(dicom.read_pixels(path, "a")[0], image)
+    dataset.RescaleSlope, dataset.RescaleIntercept = "30000", "-1024"
+    dataset.save_as(path)
+    expected = ((HOUNSFIELD + 1024).astype(np.int64) * 30000 - 1024).clip(None, 32767)
+    np.testing.assert_array_equal(dicom.read_pixels(path, "a")[0], expected)

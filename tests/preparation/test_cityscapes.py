@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import shutil
 
@@ -338,3 +339,45 @@ def test_perfect_samples_of_prepared_scenes_are_calibrated(raw, tmp_path):
     flipped = switched_calibration.pixel_calibration(pixels).frequencies[:, 1]
     np.testing.assert_allclose(flipped, np.arange(8, 3, -1) / 17, atol=0.107)
     assert np.mean(energies) == pytest.approx(np.mean(floors), rel=0.25)
+
+
+def test_resumed_run_uses_no_part_of_labels_that_changed(raw, tmp_path, monkeypatch):
+    path = labels_path(raw)
+    ids = np.asarray(PIL.Image.open(path))
+    PIL.Image.fromarray(ids).save(path, compress_level=0)
+    original, done = cityscapes._process, []
+
+    def interrupted(unit, root):
+        if len(done) == 4:
+            raise KeyboardInterrupt
+        done.append(unit.name)
+        return original(unit, root)
+
+    monkeypatch.setattr(cityscapes, "_process", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        prepare(raw, tmp_path / "out")
+    monkeypatch.undo()
+    assert "aachen_000000_000019" in done
+    size, changed = path.stat().st_size, np.where(ids == 7, 8, ids).astype(np.uint8)
+    PIL.Image.fromarray(changed).save(path, compress_level=0)
+    assert path.stat().st_size == size and (changed != ids).any()
+    prepare(raw, tmp_path / "out")
+    _, _, labels = read_split(tmp_path / "out", "train")["aachen_000000_000019"]
+    np.testing.assert_array_equal(labels, cityscapes_labels.to_train_ids(changed))
+
+
+def test_links_pipes_and_odd_names_stop_nothing(raw, tmp_path):
+    moved = (raw / "leftImg8bit" / "train" / "aachen").rename(tmp_path / "aachen")
+    (raw / "leftImg8bit" / "train" / "aachen").symlink_to(moved)
+    labels_path(raw).unlink()
+    os.mkfifo(labels_path(raw))
+    os.makedirs(os.fsencode(raw) + b"/gtFine/train/M\xfcnster")
+    report = prepare(raw, tmp_path / "out")
+    assert report["splits"]["train"]["examples"] == 2
+    for reason, where in [
+        ("name that is not UTF-8", "gtFine/train/M\\xfcnster"),
+        ("not a regular file", labels_path(raw).relative_to(raw).as_posix()),
+        ("missing label file", image_path(raw).relative_to(raw).as_posix()),
+    ]:
+        (problem,) = report["problems"][reason]
+        assert problem["where"] == where

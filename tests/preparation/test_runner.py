@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 
 import pytest
@@ -31,7 +32,13 @@ def undisturbed(tmp_path_factory) -> dict[str, bytes]:
     return datasets.contents(out_dir)
 
 
-def _run(scratch: pathlib.Path, out_dir: pathlib.Path, **changes):
+def _run(
+    scratch: pathlib.Path,
+    out_dir: pathlib.Path,
+    inputs=None,
+    process=units.process,
+    **changes,
+):
     settings = {
         "spec": datasets.spec(),
         "splits": units.SPLITS,
@@ -39,7 +46,8 @@ def _run(scratch: pathlib.Path, out_dir: pathlib.Path, **changes):
         "examples_per_shard": 8,
     }
     settings.update(changes)
-    return runner.run(units.units(scratch), units.process, out_dir=out_dir, **settings)
+    work = units.units(scratch, inputs=inputs)
+    return runner.run(work, process, out_dir=out_dir, **settings)
 
 
 def test_all_examples_come_out(tmp_path, scratch):
@@ -122,6 +130,40 @@ def test_interrupted_run_goes_on_where_it_stopped(tmp_path, scratch, undisturbed
     assert datasets.contents(tmp_path / "out") == undisturbed
 
 
+def test_units_whose_files_have_changed_are_made_again(tmp_path, scratch):
+    for index in range(6):
+        (tmp_path / f"scan-{index}").write_text("old")
+    (scratch / "fail-4").write_text("interrupt")
+    with pytest.raises(KeyboardInterrupt):
+        _run(scratch, tmp_path / "out", inputs=tmp_path)
+    (scratch / "fail-4").unlink()
+    before = (tmp_path / "scan-0").stat()
+    (tmp_path / "scan-0").write_text("older")  # another size, the same time
+    os.utime(tmp_path / "scan-0", ns=(before.st_atime_ns, before.st_mtime_ns))
+    before = (tmp_path / "scan-1").stat()  # the same size, a nanosecond later
+    os.utime(tmp_path / "scan-1", ns=(before.st_atime_ns, before.st_mtime_ns + 1))
+    (tmp_path / "scan-2").unlink()
+    _run(scratch, tmp_path / "out", inputs=tmp_path)
+    assert units.calls(scratch) == [2, 2, 2, 1, 2, 1]
+
+
+def test_file_that_changes_after_the_start_makes_its_part_useless(tmp_path, scratch):
+    # As where all units are read from one file before the first is processed.
+    for index in range(6):
+        (tmp_path / f"scan-{index}").write_text("old")
+    (scratch / "fail-4").write_text("interrupt")
+
+    def changing(unit):
+        (tmp_path / "scan-0").write_text("changed")
+        return units.process(unit)
+
+    with pytest.raises(KeyboardInterrupt):
+        _run(scratch, tmp_path / "out", inputs=tmp_path, process=changing)
+    (scratch / "fail-4").unlink()
+    _run(scratch, tmp_path / "out", inputs=tmp_path)
+    assert units.calls(scratch) == [2, 1, 1, 1, 2, 1]
+
+
 def test_damaged_part_is_made_again(tmp_path, scratch, undisturbed):
     (scratch / "fail-3").write_text("interrupt")
     with pytest.raises(KeyboardInterrupt):
@@ -176,6 +218,26 @@ def test_example_that_does_not_fit_skips_its_unit(tmp_path, scratch):
     spec = datasets.spec(class_names=("a", "b", "c"))
     with pytest.raises(ValueError, match=r"no example came out of 6 units; 6 problems"):
         _run(scratch, tmp_path / "out", spec=spec)
+
+
+def test_progress_counts_images_and_faults_also_of_the_run_before(
+    tmp_path, scratch, capsys
+):
+    (scratch / "fail-3").write_text("interrupt")
+    with pytest.raises(KeyboardInterrupt):
+        _run(scratch, tmp_path / "out")
+    (scratch / "fail-3").unlink()
+    capsys.readouterr()
+    _run(scratch, tmp_path / "out")
+    # What unit 3 leaves out by the recipe is no fault.
+    assert "18 images, faults in the files: 1" in capsys.readouterr().err
+
+
+def test_groups_without_an_example_are_listed(tmp_path, scratch):
+    report = _run(scratch, tmp_path / "out", groups=["scan 1", "scan 9"], strict=False)
+    assert report["problems"]["without a single image"] == [
+        {"where": "scan 9", "detail": ""}
+    ]
 
 
 def test_strict_run_stops_at_the_first_fault(tmp_path, scratch):
@@ -288,3 +350,16 @@ def test_output_directory_that_is_a_file_is_named(tmp_path, scratch):
     (tmp_path / "out").write_text("x")
     with pytest.raises(OSError, match="out"):
         _run(scratch, tmp_path / "out")
+
+
+def test_output_directory_is_checked_without_making_it(tmp_path, scratch, monkeypatch):
+    runner.check_out_dir(tmp_path / "a" / "b", "made up", overwrite=False)
+    assert not (tmp_path / "a").exists()
+    _run(scratch, tmp_path / "out")
+    runner.check_out_dir(tmp_path / "out", "made up", overwrite=False)
+    with pytest.raises(ValueError, match="out: holds the data set 'made up' made with"):
+        runner.check_out_dir(tmp_path / "out", "other", overwrite=False)
+    runner.check_out_dir(tmp_path / "out", "other", overwrite=True)
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root may write everywhere
+    with pytest.raises(PermissionError, match="Permission denied: .*out'"):
+        runner.check_out_dir(tmp_path / "out", "made up", overwrite=False)

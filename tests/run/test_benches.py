@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 from helpers import processes
+from helpers.dicom_writer import (
+    ct_message,
+    nodule,
+    region,
+    sop_uid,
+    square,
+    write_series,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -41,3 +50,26 @@ def test_long_run():
     sizes = [float(row[3]) for row in rows]
     assert sizes == sorted(sizes)
     assert "traces of the training step: 1" in stdout
+
+
+def test_preparation(tmp_path):
+    for number in range(2):
+        series, folder = f"1.2.{number}", tmp_path / f"s{number}"
+        slices = [np.full((64, 64), 100 * k) for k in range(3)]
+        write_series(folder, slices, series_uid=series, patient=f"p{number}")
+        lesion = nodule("a", region(sop_uid(1, series), -98, square(20, 24, 8)))
+        (folder / "a.xml").write_text(ct_message([[lesion], [], [], []], series))
+    flags = "--repeats=1 --num_files=1000 --num_scans=100 --num_images=200"
+    stdout = processes.run(
+        "bench_preparation.py", f"--dicom_dir={tmp_path}", *flags.split()
+    )
+    rows = re.findall(r"^(files|scans|images): .* +(\S+) +(\S+)$", stdout, re.MULTILINE)
+    assert [row[0] for row in rows] == ["files"] * 5 + ["scans"] * 2 + ["images"] * 2
+    whole = {"files": 1000, "scans": 100, "images": 200}
+    for kind, each, seconds in rows:
+        # Both are rounded, to a millionth and to a tenth of a second.
+        expected = float(each) / 1000 * whole[kind]
+        assert float(seconds) == pytest.approx(expected, abs=0.06)
+    start = float(re.search(r"start three processes +(\S+)", stdout).group(1))
+    total = float(re.search(r": (\d+) s of processor time", stdout).group(1))
+    assert total == pytest.approx(start + sum(float(r[2]) for r in rows), abs=1)

@@ -12,11 +12,19 @@ from tf_probunet.commands import cli
 
 flags.DEFINE_string("dicom_dir", None, "the original download; any folder layout")
 flags.DEFINE_string("input_dir", None, "the input of another --format (a file: pickle)")
+flags.DEFINE_string(
+    "xml_dir", None, "the annotation files, if they do not lie in --dicom_dir"
+)
 flags.DEFINE_enum(
     "format", "dicom", ["dicom", "png_slices", "crops", "pickle"], "what the input is"
 )
 flags.DEFINE_string("out_dir", None, "where to write the data set")
 flags.DEFINE_string("split_file", None, "JSON: which patient is in which split")
+flags.DEFINE_bool(
+    "keep_slice_location_mismatch",
+    False,
+    "keep slices whose SliceLocation differs from their position; the paper drops them",
+)
 flags.DEFINE_bool("strict", False, "stop at the first problem of the data")
 flags.DEFINE_integer("num_workers", 0, "processes; 0 for one per core", lower_bound=0)
 flags.DEFINE_bool("overwrite", False, "replace a data set of other settings")
@@ -44,5 +52,7 @@ def main() -> None:
         num_workers=values.num_workers,
         overwrite=values.overwrite,
         num_preview=values.preview,
+        xml_dir=values.xml_dir,
+        keep_slice_location_mismatch=values.keep_slice_location_mismatch,
     )
     print(runner.report_summary(report), end="")

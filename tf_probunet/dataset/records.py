@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 import PIL.Image
-import tensorflow as tf
 
 from tf_probunet import damage, files
 from tf_probunet.config import MAX_SIDE
@@ -43,6 +42,21 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 # What the values mean, and how they are stored.
 _DTYPES = {"hu": "int16", "uint8": "uint8"}
 _CHANNELS = {"hu": (1,), "uint8": (1, 3)}
+
+
+class _TensorFlow:
+    """TensorFlow, loaded when it is used: what a preparation's workers do needs none.
+
+    It takes seconds and hundreds of megabytes, in each of them.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        import tensorflow
+
+        return getattr(tensorflow, name)
+
+
+tf = _TensorFlow()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -178,20 +192,24 @@ def encode(example: Example, spec: DatasetSpec) -> bytes:
     """
     _check_example(example, spec)
     features = {
-        "key": _bytes_feature([example.key.encode()]),
-        "group": _bytes_feature([example.group.encode()]),
-        "image": _bytes_feature([_encode_png(example.image)]),
-        "labels": _bytes_feature([_encode_png(m[..., None]) for m in example.labels]),
+        "key": _bytes_list([example.key.encode()]),
+        "group": _bytes_list([example.group.encode()]),
+        "image": _bytes_list([_encode_png(example.image)]),
+        "labels": _bytes_list([_encode_png(m[..., None]) for m in example.labels]),
     }
     if example.modes is not None:
-        features["modes"] = _bytes_feature(
+        features["modes"] = _bytes_list(
             [_encode_png(m[..., None]) for m in example.modes]
         )
-        features["mode_probs"] = _float_feature(example.mode_probs)
+        features["mode_probs"] = _float_list(example.mode_probs)
     if example.spacing_mm is not None:
-        features["spacing_mm"] = _float_feature(example.spacing_mm)
-    message = tf.train.Example(features=tf.train.Features(feature=features))
-    return message.SerializeToString(deterministic=True)
+        features["spacing_mm"] = _float_list(example.spacing_mm)
+    # Example.features, and each entry of Features.feature: its key and its value.
+    entries = [
+        _field(1, _field(1, name.encode()) + _field(2, feature))
+        for name, feature in sorted(features.items())
+    ]
+    return _field(1, b"".join(entries))
 
 
 def parse(serialized: tf.Tensor, spec: DatasetSpec) -> dict[str, tf.Tensor]:
@@ -420,7 +438,9 @@ def _check_example(example: Example, spec: DatasetSpec) -> None:
             f"{example.key}: spacing_mm is {example.spacing_mm}, expected two numbers"
         )
     maps = [example.labels] + ([] if example.modes is None else [example.modes])
-    found = {int(label) for array in maps for label in np.unique(array)}
+    found = {
+        int(label) for a in maps for label in np.flatnonzero(np.bincount(a.ravel()))
+    }
     unknown = found - set(range(spec.num_classes)) - {spec.ignore_label}
     if unknown:
         raise ValueError(
@@ -677,10 +697,21 @@ def _encode_png(image: np.ndarray) -> bytes:
     return buffer.getvalue()
 
 
-def _bytes_feature(values: Sequence[bytes]) -> tf.train.Feature:
-    return tf.train.Feature(bytes_list=tf.train.BytesList(value=values))
+def _bytes_list(values: Sequence[bytes]) -> bytes:
+    """Returns a `tf.train.Feature` with a BytesList, serialised."""
+    return _field(1, b"".join(_field(1, value) for value in values))
 
 
-def _float_feature(values: Iterable[float]) -> tf.train.Feature:
-    floats = [float(v) for v in values]
-    return tf.train.Feature(float_list=tf.train.FloatList(value=floats))
+def _float_list(values: Iterable[float]) -> bytes:
+    """Returns a `tf.train.Feature` with a FloatList, serialised."""
+    return _field(2, _field(1, np.asarray(list(values), "<f4").tobytes()))
+
+
+def _field(number: int, content: bytes) -> bytes:
+    """Returns a field of a protocol buffer that holds bytes, text or a message."""
+    head, length = bytearray([number << 3 | 2]), len(content)
+    while length > 127:  # Seven bits a byte, the lowest first.
+        head.append(length & 127 | 128)
+        length >>= 7
+    head.append(length)
+    return bytes(head) + content

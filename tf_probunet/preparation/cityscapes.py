@@ -14,7 +14,7 @@ from tf_probunet import damage, files
 from tf_probunet.dataset import cityscapes_labels, records
 from tf_probunet.hashing import content_hash
 from tf_probunet.imaging.problem import Problem
-from tf_probunet.preparation import runner
+from tf_probunet.preparation import runner, tree
 
 HEIGHT, WIDTH = 256, 512
 
@@ -97,9 +97,17 @@ def prepare(
         ValueError: if a split stays empty, or with `strict` at the first problem.
     """
     pairs, problems = find_pairs(cityscapes_dir)
+    problems += tree.list_files(cityscapes_dir, max_depth=4)[1]
     root = str(pathlib.Path(cityscapes_dir))
     return runner.run(
-        [runner.Unit(name=pair.key, payload=pair) for pair in pairs],
+        [
+            runner.Unit(
+                name=pair.key,
+                payload=pair,
+                inputs=(f"{root}/{pair.image}", f"{root}/{pair.labels}"),
+            )
+            for pair in pairs
+        ],
         functools.partial(_process, root=root),
         spec=_spec(_content(pathlib.Path(root), pairs)),
         out_dir=out_dir,
@@ -258,8 +266,10 @@ def _by_city_and_key(
             "val in it, as in the official Cityscapes archives"
         )
     return {
-        (path.parent.name, path.name[: -len(suffix)]): str(path.relative_to(root))
-        for path in sorted(folder.glob(f"*/*{suffix}"))
+        (city, file[: -len(suffix)]): f"{kind}/{official}/{name}"
+        for name in tree.list_files(folder, max_depth=2)[0]
+        for city, _, file in [name.rpartition("/")]
+        if city and file.endswith(suffix)
     }
 
 

@@ -3,22 +3,43 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import multiprocessing
 import os
 import signal
 import threading
+from collections.abc import Iterator
+from concurrent.futures.process import BrokenProcessPool
 
 
-def pool(num_workers: int) -> concurrent.futures.ProcessPoolExecutor:
-    """Returns a pool of processes; its functions must be at the top level of a module.
+@contextlib.contextmanager
+def pool(num_workers: int) -> Iterator[concurrent.futures.ProcessPoolExecutor]:
+    """Yields a pool of processes; its functions must be at the top level of a module.
 
     The workers die without a word, on Ctrl-C and with the main process, so whatever
     they write must be written whole or not at all.
+
+    Raises:
+        OSError: a worker died while its result was waited for.
     """
     context = multiprocessing.get_context("spawn")  # TensorFlow does not survive a fork
-    return concurrent.futures.ProcessPoolExecutor(
-        num_workers, mp_context=context, initializer=_start_worker
-    )
+    # A worker for each core is enough: threads of NumPy's would be in their way.
+    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    added = {name: "1" for name in names if name not in os.environ}
+    os.environ.update(added)
+    try:
+        with concurrent.futures.ProcessPoolExecutor(
+            num_workers, mp_context=context, initializer=_start_worker
+        ) as executor:
+            yield executor
+    except BrokenProcessPool as error:
+        raise OSError(
+            f"one of {num_workers} processes died, perhaps for want of memory; run "
+            f"again with fewer (--num_workers): finished units are kept"
+        ) from error
+    finally:
+        for name in added:
+            del os.environ[name]
 
 
 def _start_worker() -> None:

@@ -10,18 +10,19 @@ from __future__ import annotations
 import collections
 import concurrent.futures
 import dataclasses
+import errno
+import functools
 import json
 import os
 import pathlib
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 from tf_probunet import files
 from tf_probunet.dataset import records
 from tf_probunet.hashing import salted_hash
-from tf_probunet.imaging.problem import Problem
+from tf_probunet.imaging.problem import Problem, reasons
 from tf_probunet.preparation import processes
 from tf_probunet.progress import Progress
 
@@ -35,10 +36,29 @@ class Unit:
     Attributes:
         name: unique and the same in every run.
         payload: what the processing function needs; picklable.
+        inputs: paths of all files that it reads. The part of an earlier run is used
+            only if none of them has changed since.
     """
 
     name: str
     payload: Any
+    inputs: tuple[str, ...] = ()
+
+    @functools.cached_property
+    def inputs_hash(self) -> str:
+        """A hash of size and time of modification of each input file.
+
+        It is taken once, before any unit is processed: a file that changes later does
+        not fit the part.
+        """
+        lines = []
+        for path in self.inputs:
+            try:
+                status = os.stat(path)
+                lines.append(f"{status.st_size} {status.st_mtime_ns}")
+            except OSError as error:
+                lines.append(f"error {error.errno}")
+        return f"{salted_hash(chr(10).join(lines), 'inputs'):016x}"
 
 
 @dataclasses.dataclass
@@ -74,6 +94,7 @@ def run(
     overwrite: bool = False,
     problems: Sequence[Problem] = (),
     counts: dict[str, int] | None = None,
+    groups: Sequence[str] = (),
     examples_per_shard: int = 512,
 ) -> dict[str, Any]:
     """Processes all units and writes shards, `dataset_info.json` and the report.
@@ -92,6 +113,7 @@ def run(
         overwrite: replace a data set of other settings that lies there.
         problems: found before the units, for the report.
         counts: likewise.
+        groups: of which the report lists those that no example came out of.
         examples_per_shard: at most so many in one file.
 
     Returns:
@@ -116,6 +138,7 @@ def run(
         problems += _problems(summary)
         counts.update(summary["counts"])
         parts.append(summary)
+    problems += _without_examples(groups, parts)
     by_split = {split: [] for split in splits}
     for part in parts:
         for entry in part["examples"]:
@@ -124,11 +147,11 @@ def run(
             )
     if not any(by_split.values()):
         raise ValueError(
-            f"no example came out of {len(units)} units{_reasons(problems)}"
+            f"no example came out of {len(units)} units{reasons(problems)}"
         )
     for split, found in by_split.items():
         if not found:
-            raise ValueError(f"split {split!r} would be empty{_reasons(problems)}")
+            raise ValueError(f"split {split!r} would be empty{reasons(problems)}")
     info = records.write_dataset(
         out_dir, spec, by_split, examples_per_shard=examples_per_shard
     )
@@ -137,6 +160,29 @@ def run(
     files.write_text(out_dir / "report.txt", report_text(report))
     shutil.rmtree(out_dir / _PARTS)
     return report
+
+
+def check_out_dir(out_dir: files.Path, name: str, overwrite: bool) -> None:
+    """Refuses a directory that nothing can be written to, before hours of reading.
+
+    Args:
+        out_dir: where a data set is to be written.
+        name: of the data set.
+        overwrite: whether another data set may be replaced.
+
+    Raises:
+        ValueError: it holds a data set of another name, or one that can't be read.
+        OSError: it is a file, or may not be written to.
+    """
+    out_dir = pathlib.Path(out_dir)
+    there = next(p for p in (out_dir, *out_dir.absolute().parents) if p.exists())
+    if not there.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(there))
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(there))
+    found = None if overwrite else _found_spec(out_dir)
+    if found is not None and found.name != name:
+        raise _other_dataset(out_dir, found)
 
 
 def report_text(report: dict[str, Any]) -> str:
@@ -168,20 +214,29 @@ def report_summary(report: dict[str, Any]) -> str:
 def _refuse_other_dataset(
     out_dir: pathlib.Path, spec: records.DatasetSpec, overwrite: bool
 ) -> None:
-    if overwrite or not (out_dir / records.INFO_NAME).exists():
-        return
+    found = None if overwrite else _found_spec(out_dir)
+    if found is not None and _settings(found) != _settings(spec):
+        raise _other_dataset(out_dir, found)
+
+
+def _found_spec(out_dir: pathlib.Path) -> records.DatasetSpec | None:
+    """Returns what the data set in a directory looks like, if there is one."""
+    if not (out_dir / records.INFO_NAME).exists():
+        return None
     try:
-        found = records.read_info(out_dir).spec
+        return records.read_info(out_dir).spec
     except ValueError as error:
         raise ValueError(
             f"{out_dir}: holds a data set that can't be read ({error}); choose another "
             f"--out_dir, or --overwrite to replace it"
         ) from error
-    if _settings(found) != _settings(spec):
-        raise ValueError(
-            f"{out_dir}: holds the data set {found.name!r} made with other settings; "
-            f"choose another --out_dir, or --overwrite to replace it"
-        )
+
+
+def _other_dataset(out_dir: pathlib.Path, found: records.DatasetSpec) -> ValueError:
+    return ValueError(
+        f"{out_dir}: holds the data set {found.name!r} made with other settings; "
+        f"choose another --out_dir, or --overwrite to replace it"
+    )
 
 
 def _settings(spec: records.DatasetSpec) -> str:
@@ -209,17 +264,19 @@ def _process_all(
 ) -> Iterator[dict[str, Any]]:
     """Yields the summary of each unit, in the order of the units."""
     finished = {unit.name: _finished_part(part_dir, unit) for unit in units}
+    tally = _Tally()
     for summary in filter(None, finished.values()):
+        tally.add(summary)
         _raise_if_strict(_problems(summary), strict)
     waiting = [unit for unit in units if finished[unit.name] is None]
     done = len(units) - len(waiting)
     progress = Progress(len(units), "preparing", done=done, unit="units")
-    problems = 0
     try:
         for summary in _process_waiting(waiting, process, spec, part_dir, num_workers):
             finished[summary["name"]] = summary
-            done, problems = done + 1, problems + len(summary["problems"])
-            progress.update(done, f"{problems} dropped" if problems else None)
+            tally.add(summary)
+            done += 1
+            progress.update(done, str(tally))
             _raise_if_strict(_problems(summary), strict)
     finally:
         progress.close()
@@ -227,22 +284,24 @@ def _process_all(
         yield finished[unit.name]
 
 
+@dataclasses.dataclass
+class _Tally:
+    """What the units have given so far, those of an interrupted run included."""
+
+    images: int = 0
+    faults: int = 0
+
+    def add(self, summary: dict[str, Any]) -> None:
+        self.images += len(summary["examples"])
+        self.faults += sum(not problem.expected for problem in _problems(summary))
+
+    def __str__(self) -> str:
+        faults = f", faults in the files: {self.faults}" if self.faults else ""
+        return f"{self.images} images{faults}"
+
+
 def _problems(summary: dict[str, Any]) -> list[Problem]:
     return [Problem(**problem) for problem in summary["problems"]]
-
-
-def _reasons(problems: Sequence[Problem]) -> str:
-    """Returns why nothing came out: each reason, how often, and the first of each."""
-    by_reason: dict[str, list[Problem]] = {}
-    for problem in problems:
-        by_reason.setdefault(problem.reason, []).append(problem)
-    ordered = sorted(by_reason.values(), key=len, reverse=True)
-    texts = [
-        f"{len(found)} x {found[0].reason}, the first {found[0].where}"
-        + (f" ({found[0].detail})" if found[0].detail else "")
-        for found in ordered
-    ]
-    return f"; {len(problems)} problems: " + "; ".join(texts) if texts else ""
 
 
 def _raise_if_strict(problems: Sequence[Problem], strict: bool) -> None:
@@ -271,11 +330,6 @@ def _process_waiting(
         try:
             for future in concurrent.futures.as_completed(futures):
                 yield future.result()
-        except BrokenProcessPool as error:
-            raise OSError(
-                f"one of {workers} processes died, perhaps for want of memory; run "
-                f"again with fewer (--num_workers): finished units are kept"
-            ) from error
         finally:
             for future in futures:
                 future.cancel()
@@ -301,6 +355,17 @@ def _process_unit(
     return summary
 
 
+def _without_examples(
+    groups: Sequence[str], parts: Sequence[dict[str, Any]]
+) -> list[Problem]:
+    present = {entry["group"] for part in parts for entry in part["examples"]}
+    return [
+        Problem("without a single image", group, expected=True)
+        for group in groups
+        if group not in present
+    ]
+
+
 def _summary(unit: Unit, result: UnitResult, sizes: Sequence[int]) -> dict[str, Any]:
     entries, offset = [], 0
     for (split, example), size in zip(result.examples, sizes):
@@ -316,6 +381,7 @@ def _summary(unit: Unit, result: UnitResult, sizes: Sequence[int]) -> dict[str, 
         offset += size
     return {
         "name": unit.name,
+        "inputs": unit.inputs_hash,
         "examples": entries,
         "problems": [dataclasses.asdict(problem) for problem in result.problems],
         "counts": dict(result.counts),
@@ -327,6 +393,8 @@ def _part_stem(part_dir: pathlib.Path, unit: Unit) -> pathlib.Path:
 
 
 def _finished_part(part_dir: pathlib.Path, unit: Unit) -> dict[str, Any] | None:
+    # Also for a unit without a part, which takes it along to its process.
+    inputs_hash = unit.inputs_hash
     stem = _part_stem(part_dir, unit)
     path, data = stem.with_suffix(".json"), stem.with_suffix(".bin")
     # The .bin is renamed into place before its .json: where this is, that is whole,
@@ -334,7 +402,8 @@ def _finished_part(part_dir: pathlib.Path, unit: Unit) -> dict[str, Any] | None:
     if not (path.exists() and data.exists()):
         return None
     part = files.read_json(path, "part of a preparation")
-    return part if _is_whole(part, unit, data.stat().st_size) else None
+    unchanged = part.get("inputs") == inputs_hash
+    return part if unchanged and _is_whole(part, unit, data.stat().st_size) else None
 
 
 def _is_whole(part: dict[str, Any], unit: Unit, size: int) -> bool:

@@ -127,3 +127,37 @@ def test_weights_sum_to_one_inside(start, size, scale, length):
     weights, inside = resampling_weights(start, size, scale, length)
     assert weights.shape == (size, length) and (weights >= 0).all()
     np.testing.assert_allclose(weights.sum(axis=1), inside, atol=1e-12)
+
+
+def dense_crop(image, masks, spacing_mm):
+    """The products over the whole slice that `crop` cuts to the weights' window."""
+    weights, inside = [], []
+    for axis, marked in enumerate(np.nonzero(masks.any(axis=0))):
+        scale = 0.5 / spacing_mm[axis]
+        centre = ((marked.min() + marked.max()) / 2 + 0.5) / scale
+        start = int(np.floor(centre - 90 + 0.5))
+        found = resampling_weights(start, 180, scale, image.shape[axis])
+        weights.append(found[0])
+        inside.append(found[1])
+    values = weights[0] @ image.astype(np.float64) @ weights[1].T
+    values = np.where(np.logical_and.outer(*inside), values, -1024)
+    shares = weights[0] @ masks.astype(np.float64) @ weights[1].T
+    cropped = shares >= 0.5 - 1e-9
+    for share, mask in zip(shares, cropped):
+        if share.any() and not mask.any():
+            mask[np.unravel_index(share.argmax(), share.shape)] = True
+    return np.rint(values).astype(np.int16), cropped
+
+
+@pytest.mark.parametrize("spacing", [0.461, 0.5, 0.625, 0.703125, 0.820312, 0.977])
+def test_window_of_the_weights_changes_no_byte(spacing):
+    rng = np.random.default_rng(int(spacing * 1000))
+    for row, column in [(0, 0), (250, 260), (505, 3), (120, 500)]:
+        image = rng.integers(-1024, 3000, (512, 512)).astype(np.int16)
+        masks = np.zeros((4, 512, 512), bool)
+        box = masks[:3, row : row + 30, column : column + 20]
+        box[...] = rng.random(box.shape) < 0.6
+        found = crop(image, masks, (spacing, spacing))
+        expected = dense_crop(image, masks, (spacing, spacing))
+        assert found[0].tobytes() == expected[0].tobytes()
+        assert found[1].tobytes() == expected[1].tobytes()

@@ -1,3 +1,5 @@
+import os
+
 import numpy as np
 import PIL.Image
 import pytest
@@ -174,3 +176,40 @@ def test_content_changes_with_the_input(tmp_path):
     assert pngs.slices_source(tmp_path).content == first
     write_slice(tmp_path / "p" / "nodule-0", 1, [3, 3, 3, 3])
     assert pngs.slices_source(tmp_path).content != first
+
+
+def test_links_pipes_and_odd_names(tmp_path):
+    root, elsewhere = tmp_path / "in", tmp_path / "elsewhere"
+    write_slice(elsewhere / "nodule-0", 0, [1, 2, 3, 4])
+    write_slice(root / "p2" / "nodule-0", 0, [1, 2, 3, 4])
+    write_slice(root / "p2" / "nodule-0", 1, [1, 2, 3, 4])
+    (root / "p1").symlink_to(elsewhere)
+    os.mkfifo(root / "p2" / "nodule-0" / "images" / "slice-9.png")
+    mask_file = root / "p2" / "nodule-0" / "mask-3" / "slice-1.png"
+    mask_file.unlink()
+    os.mkfifo(mask_file)
+    (root / "p2" / "nodule-0" / "images" / "slice-8.png").symlink_to("nowhere")
+    strange = os.fsencode(root) + b"/M\xfcller/nodule-0/images"
+    os.makedirs(strange)
+    source = pngs.slices_source(root)
+    assert source.groups == ["p1", "p2"]
+    assert [(p.reason, p.where) for p in source.problems] == [
+        ("name that is not UTF-8", "M\\xfcller"),
+        ("unreadable link", "p2/nodule-0/images/slice-8.png"),
+        ("not a regular file", "p2/nodule-0/images/slice-9.png"),
+        ("not a regular file", "p2/nodule-0/mask-3/slice-1.png"),
+    ]
+    examples, problems = process(source)
+    assert sorted(examples) == ["p1_nodule-0_slice-0", "p2_nodule-0_slice-0"]
+    (problem,) = problems
+    assert problem.where == "p2/nodule-0/images/slice-1.png"
+    assert "a pipe or a device, expected a regular file" in problem.detail
+
+
+def test_archive_is_to_be_unpacked(tmp_path):
+    (tmp_path / "slices.zip").write_text("x")
+    for find in (pngs.slices_source, pngs.crops_source):
+        with pytest.raises(
+            ValueError, match="slices.zip: a file, expected a directory"
+        ):
+            find(tmp_path / "slices.zip")

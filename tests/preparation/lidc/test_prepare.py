@@ -1,10 +1,12 @@
 import json
 import pathlib
+import pickle
 import subprocess
 import sys
 
 import numpy as np
 import PIL.Image
+import pydicom
 import pytest
 import tensorflow as tf
 from helpers.dicom_writer import (
@@ -17,8 +19,9 @@ from helpers.dicom_writer import (
 )
 
 from tf_probunet.dataset import records
+from tf_probunet.preparation import processes, runner
 from tf_probunet.preparation.lidc import prepare as lidc
-from tf_probunet.preparation.lidc import series
+from tf_probunet.preparation.lidc import scans, series
 
 ROOT = pathlib.Path(__file__).parents[2]
 NAMES = [f"LIDC-IDRI-{number:04d}" for number in range(1, 8)]
@@ -117,7 +120,10 @@ def test_report_counts(prepared):
     assert report["counts"]["lesions"] == 8
     assert report["counts"]["images marked by 2 of 4 graders"] == 8
     assert sum(split["examples"] for split in report["splits"].values()) == 8
-    assert report["problems"] == {}
+    assert report["counts"]["scans with images"] == 8
+    assert report["problems"] == {
+        "without a single image": [{"where": "LIDC-IDRI-0099", "detail": ""}]
+    }
     text = (out_dir / "report.txt").read_text()
     assert "lesions: 8" in text
 
@@ -153,6 +159,188 @@ def test_interrupted_run_goes_on_and_ends_alike(
     # Nine scans: four before the interruption, the fifth again, four more.
     assert len(calls) == 10 and calls[4] == calls[5]
     assert shards(tmp_path) == shards(prepared[0])
+
+
+def test_workers_do_without_tensorflow(dicom_dir, prepared, tmp_path):
+    item = series.source(dicom_dir).items[0]
+    unit = runner.Unit(item.name, ("train", item.task), item.inputs)
+    spec = records.read_info(prepared[0]).spec
+    others = ("cityscapes", "lidc_pickle", "lidc_png", "phantom")
+    with processes.pool(1) as pool:
+        pool.submit(scans._read_files, [(dicom_dir, "s0/000000.dcm")]).result()
+        part = pool.submit(
+            runner._process_unit, unit, series.process_scan, spec, tmp_path
+        ).result()
+        for name in others:
+            pool.submit(
+                eval, f"__import__('tf_probunet.preparation.{name}') and None"
+            ).result()
+        loaded = pool.submit(eval, "set(__import__('sys').modules)").result()
+    assert len(part["examples"]) == 1
+    assert "tf_probunet.preparation.phantom" in loaded
+    assert "tensorflow" not in loaded
+
+
+def write_png(path, area, size):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    values = np.zeros(size * size, np.uint8)
+    values[:area] = 255
+    PIL.Image.fromarray(values.reshape(size, size)).save(path, compress_level=0)
+
+
+def write_input(source_format, root, area):
+    """Writes patients p1 to p3; the mask of p1's second grader is `area` pixels."""
+    entries = {}
+    for number, (patient, split) in enumerate(
+        [("p1", "train"), ("p2", "val"), ("p3", "test")]
+    ):
+        areas = (5, area if patient == "p1" else 3, 0, 0)
+        if source_format == "dicom":
+            write_scan(root / patient, patient, number)
+            path = root / patient / "annotations.xml"
+            moved = path.read_text().replace("<xCoord>23", f"<xCoord>{23 + areas[1]}")
+            path.write_text(moved)
+        elif source_format == "png_slices":
+            folder = root / patient / "nodule-0"
+            write_png(folder / "images" / "slice-0.png", 77, 128)
+            for grader, number_marked in enumerate(areas):
+                path = folder / f"mask-{grader}" / "slice-0.png"
+                write_png(path, number_marked, 128)
+        elif source_format == "crops":
+            write_png(root / split / "images" / patient / "z1.png", 77, 180)
+            for grader, number_marked in enumerate(areas):
+                path = root / split / "gt" / patient / f"z1_l{grader}.png"
+                write_png(path, number_marked, 180)
+        else:
+            masks = np.zeros((4, 128 * 128))
+            for mask, number_marked in zip(masks, areas):
+                mask[:number_marked] = 1
+            image = np.full((128, 128), 0.5)
+            masks = list(masks.reshape(4, 128, 128))
+            entries[patient] = {"image": image, "masks": masks, "series_uid": patient}
+    if entries:
+        root.write_bytes(pickle.dumps(entries))
+
+
+@pytest.mark.parametrize("source_format", ["dicom", "png_slices", "crops", "pickle"])
+def test_resumed_run_uses_no_part_of_files_that_changed(
+    tmp_path, monkeypatch, source_format
+):
+    root = tmp_path / "in"
+    settings = {"source_format": source_format, "num_workers": 1}
+    write_input(source_format, root, area=4)
+    original, processed = runner._process_unit, []
+
+    def interrupted(unit, *rest):
+        if len(processed) == 2:
+            raise KeyboardInterrupt
+        processed.append(unit.name)
+        return original(unit, *rest)
+
+    monkeypatch.setattr(runner, "_process_unit", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        lidc.prepare(root, tmp_path / "out", **settings)
+    monkeypatch.setattr(runner, "_process_unit", original)
+    # Only annotations change, and no file changes its size.
+    write_input(source_format, root, area=9)
+    lidc.prepare(root, tmp_path / "out", **settings)
+    lidc.prepare(root, tmp_path / "fresh", **settings)
+    assert shards(tmp_path / "out") == shards(tmp_path / "fresh")
+
+
+def write_philips_scan(folder, patient, number):
+    """A scan whose SliceLocation is another than its position on all three slices."""
+    write_scan(folder, patient, number)
+    for path in folder.glob("*.dcm"):
+        dataset = pydicom.dcmread(path)
+        dataset.SliceLocation = dataset.SliceLocation - 700
+        dataset.save_as(path)
+
+
+def test_scans_that_lose_all_slices_are_reported_and_may_be_kept(tmp_path):
+    write_scan(tmp_path / "in" / "a", NAMES[0], 0)
+    write_philips_scan(tmp_path / "in" / "b", NAMES[1], 1)
+    # The rule is part of the recipe: no fault of the files.
+    report = lidc.prepare(tmp_path / "in", tmp_path / "out", num_workers=1, strict=True)
+    counts, problems = report["counts"], report["problems"]
+    assert counts["scans with lesions"] == 2 and counts["scans with images"] == 1
+    assert counts["scans that lost all slices by the SliceLocation rule"] == 1
+    assert counts["slices dropped by the SliceLocation rule"] == 3
+    assert counts["outlines dropped by the SliceLocation rule"] == 2
+    (lost,) = problems["scan that lost all slices by the SliceLocation rule"]
+    assert lost["where"].startswith(NAMES[1])
+    assert lost["detail"].startswith("3 slices, 2 outlines; --keep_slice_location_mis")
+    (patient,) = problems["without a single image"]
+    assert patient["where"] == NAMES[1]
+    assert (
+        "  scans that lost all slices by the SliceLocation rule: 1\n"
+        in runner.report_summary(report)
+    )
+    kept = lidc.prepare(
+        tmp_path / "in",
+        tmp_path / "kept",
+        num_workers=1,
+        strict=True,
+        keep_slice_location_mismatch=True,
+    )
+    assert kept["counts"]["scans with images"] == 2
+    assert kept["counts"]["slices kept against the SliceLocation rule"] == 3
+    assert list(kept["problems"]) == ["SliceLocation differs from the position, kept"]
+    # Another data set: neither its parts nor the whole stands for the other.
+    assert kept["preparation"]["slice_location_mismatch"] == "kept"
+    with pytest.raises(ValueError, match="made with other settings"):
+        lidc.prepare(
+            tmp_path / "in",
+            tmp_path / "out",
+            num_workers=1,
+            keep_slice_location_mismatch=True,
+        )
+
+
+def test_annotation_files_may_lie_elsewhere(tmp_path):
+    for number in range(2):
+        write_scan(tmp_path / "in" / f"s{number}", NAMES[number], number)
+    expected = lidc.prepare(tmp_path / "in", tmp_path / "a", num_workers=1)
+    (tmp_path / "xml").mkdir()
+    for number in range(2):
+        path = tmp_path / "in" / f"s{number}" / "annotations.xml"
+        path.rename(tmp_path / "xml" / f"{number}.xml")
+    with pytest.raises(
+        ValueError,
+        match=r"in: 2 CT series, but none with its annotation file \(0 in .*--xml_dir",
+    ):
+        lidc.prepare(tmp_path / "in", tmp_path / "b", num_workers=1)
+    found = lidc.prepare(
+        tmp_path / "in", tmp_path / "b", num_workers=1, xml_dir=tmp_path / "xml"
+    )
+    assert found["splits"] == expected["splits"]
+    first, second = shards(tmp_path / "a"), shards(tmp_path / "b")
+    names = [name for name in first if name.endswith(".tfrecord")]
+    assert names and all(first[name] == second[name] for name in names)
+
+
+def test_flags_of_dicom_are_refused_with_other_formats(tmp_path):
+    with pytest.raises(ValueError, match="go with --format=dicom, got --format=crops"):
+        lidc.prepare(
+            tmp_path, tmp_path / "out", source_format="crops", xml_dir=tmp_path
+        )
+
+
+def test_output_directory_is_checked_before_anything_is_read(tmp_path, monkeypatch):
+    def fail(*_, **__):
+        raise AssertionError("headers are being read")
+
+    monkeypatch.setattr(series, "find_scans", fail)
+    (tmp_path / "file").write_text("x")
+    for out_dir in (tmp_path / "file", tmp_path / "file" / "out"):
+        with pytest.raises(NotADirectoryError, match="file"):
+            lidc.prepare(tmp_path, out_dir)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "dataset_info.json").write_text("{}")
+    with pytest.raises(ValueError, match="holds a data set that can't be read"):
+        lidc.prepare(tmp_path, tmp_path / "other")
+    with pytest.raises(AssertionError, match="headers are being read"):
+        lidc.prepare(tmp_path, tmp_path / "out")
 
 
 def test_split_file_decides(dicom_dir, tmp_path):

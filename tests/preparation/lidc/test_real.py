@@ -171,6 +171,14 @@ def test_sample_is_prepared(dicom_dir, tmp_path):
     assert faults == {"slices missing"}
 
 
+def test_headers_are_within_the_first_bytes(dicom_dir):
+    paths = sorted(dicom_dir.rglob("*.dcm"))
+    for path in paths:
+        found = dicom._plain_header(path.read_bytes()[:4096], "x")
+        assert found is not None and found == dicom._any_header(path, "x")
+    assert len(paths) == 101
+
+
 def test_outlines_count_pixels_from_zero(dicom_dir):
     # Lesions are brighter than the lung around them: most so without a shift.
     contrast = np.zeros((3, 3))

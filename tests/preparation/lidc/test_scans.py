@@ -1,3 +1,5 @@
+import os
+
 import numpy as np
 import pytest
 from helpers.dicom_writer import ct_message, write_series, write_slice, xray_message
@@ -127,3 +129,60 @@ def test_input_must_hold_ct(tmp_path):
     (tmp_path / "a.txt").write_text("text")
     with pytest.raises(ValueError, match="expected DICOM files of CT scans, found"):
         scans.find_scans(tmp_path)
+
+
+def test_linked_patients_are_found(tmp_path):
+    write_series(tmp_path / "disk2", PIXELS)
+    (tmp_path / "disk2" / "069.xml").write_text(ct_message(EMPTY))
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "LIDC-IDRI-0001").symlink_to(tmp_path / "disk2")
+    found = scans.find_scans(tmp_path / "in")
+    (scan,) = found.scans
+    assert scan.annotation_file == "LIDC-IDRI-0001/069.xml"
+    assert len(scan.headers) == 3 and found.problems == []
+
+
+def test_files_that_are_not_what_their_name_says_are_reported(tmp_path):
+    write_series(tmp_path, PIXELS)
+    (tmp_path / "069.xml").write_text(ct_message(EMPTY))
+    (tmp_path / "a.dcm").write_bytes(b"")
+    (tmp_path / "b.DCM").write_bytes(b"garbage" * 100)
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:12\nsize 526000\n"
+    (tmp_path / "c.dcm").write_text(pointer)
+    os.mkfifo(tmp_path / "d.dcm")
+    os.mkfifo(tmp_path / "e.xml")
+    found = scans.find_scans(tmp_path)
+    assert [str(problem) for problem in found.problems] == [
+        "d.dcm: not a regular file (a named pipe, which is not read)",
+        "e.xml: not a regular file (a named pipe, which is not read)",
+        "a.dcm: unreadable file (an empty file, expected DICOM)",
+        "b.DCM: unreadable file (expected DICOM, found something else)",
+        "c.dcm: unreadable file (a pointer of Git LFS, expected DICOM; fetch the file "
+        "with git lfs pull)",
+    ]
+    assert "other files, ignored" not in found.counts
+
+
+def test_reasons_are_told_when_no_slice_can_be_read(tmp_path):
+    for name in ("a.dcm", "b.dcm"):
+        (tmp_path / name).write_bytes(b"")
+    with pytest.raises(
+        ValueError,
+        match=r"found none among 2 files; 2 problems, the first: a.dcm: unreadable "
+        r"file \(an empty file, expected DICOM\)$",
+    ):
+        scans.find_scans(tmp_path)
+
+
+def test_annotations_alone_are_told(tmp_path):
+    (tmp_path / "a.xml").write_text(ct_message(EMPTY))
+    with pytest.raises(
+        ValueError, match=r"found none among 1 files, only 1 annotation files \(XML\)$"
+    ):
+        scans.find_scans(tmp_path)
+
+
+def test_one_process_shows_how_far_it_is(tmp_path, capsys):
+    write_series(tmp_path, PIXELS)
+    scans.find_scans(tmp_path, num_workers=1)
+    assert "reading headers: 3/3" in capsys.readouterr().err

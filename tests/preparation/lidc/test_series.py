@@ -87,6 +87,7 @@ def test_one_lesion_on_two_slices(tmp_path):
     assert result.counts == {
         "scans": 1,
         "scans with lesions": 1,
+        "scans with images": 1,
         "lesions": 1,
         "annotations of lesions": 2,
         "lesions with several annotations of one grader": 0,
@@ -178,11 +179,14 @@ def test_outline_on_a_dropped_slice_is_dropped(tmp_path):
     lesion = nodule("a", outline(2), outline(3))
     result = process_written(tmp_path, [[lesion], [], [], []])
     assert keys(result) == ["00_z-96.00"]
-    assert reasons(result) == [
+    # By the recipe; and a slice that was dropped is not missing from the download.
+    assert reasons(result) == []
+    assert reasons(result, expected=True) == [
         "SliceLocation differs from the position",
-        "slices missing",
         "outline on a dropped slice",
     ]
+    assert result.counts["slices dropped by the SliceLocation rule"] == 1
+    assert result.counts["outlines dropped by the SliceLocation rule"] == 1
 
 
 def test_sign_of_slice_location_does_not_matter(tmp_path):

@@ -38,21 +38,31 @@ def crop(
         image: [size, size] int16, air (-1024) where the crop reaches over the edge.
         masks: [G, size, size] bool.
     """
-    weights, inside = [], []
-    for axis, marked in enumerate(np.nonzero(masks.any(axis=0))):
+    weights, inside, window = [], [], []
+    mask_weights, box = [], []
+    for axis in range(2):
+        marked = np.flatnonzero(masks.any(axis=(0, 2 - axis)))
         scale = target_mm / spacing_mm[axis]
         # In target pixels, from the edge of the slice.
-        centre = ((marked.min() + marked.max()) / 2 + 0.5) / scale
+        centre = ((marked[0] + marked[-1]) / 2 + 0.5) / scale
         start = int(np.floor(centre - size / 2 + 0.5))
         axis_weights, axis_inside = resampling_weights(
             start, size, scale, image.shape[axis]
         )
-        weights.append(axis_weights)
+        # Most of the slice has no weight in the crop, and most of a mask is empty: it
+        # is left out of the products.
+        used = np.flatnonzero(axis_weights.any(axis=0))
+        window.append(slice(used[0], used[-1] + 1))
+        weights.append(axis_weights[:, window[axis]])
         inside.append(axis_inside)
-    values = weights[0] @ image.astype(np.float64) @ weights[1].T
+        box.append(slice(marked[0], marked[-1] + 1))
+        mask_weights.append(axis_weights[:, box[axis]])
+    rows, columns = window
+    values = weights[0] @ image[rows, columns].astype(np.float64) @ weights[1].T
     values = np.where(np.logical_and.outer(*inside), values, AIR_HU)
     # The tolerance makes exact halves count in spite of rounding in the product.
-    shares = weights[0] @ masks.astype(np.float64) @ weights[1].T  # [G, size, size]
+    boxes = masks[:, box[0], box[1]].astype(np.float64)
+    shares = mask_weights[0] @ boxes @ mask_weights[1].T  # [G, size, size]
     cropped = shares >= 0.5 - 1e-9
     for share, mask in zip(shares, cropped):
         if share.any() and not mask.any():

@@ -83,9 +83,15 @@ def _winding_number(
     """Counts how often the edges turn around each pixel centre, [h, w] int."""
     winding = np.zeros(shape, np.int64)
     columns = np.arange(shape[1])
-    for (x0, y0), (x1, y1) in zip(starts.tolist(), ends.tolist()):
-        if y0 == y1:
-            continue
+    heights = ends[:, 1] - starts[:, 1]
+    # Nearly all edges lead to a neighbouring pixel: those of one row at once.
+    single = np.abs(heights) == 1
+    (x0, y0), (x1, y1) = starts[single].T, ends[single].T
+    rows, signs = np.minimum(y0, y1), y1 - y0
+    reach = x0 + (rows - y0) * (x1 - x0) * signs
+    np.add.at(winding, rows, signs[:, None] * (columns < reach[:, None]))
+    others = ~single & (heights != 0)
+    for (x0, y0), (x1, y1) in zip(starts[others].tolist(), ends[others].tolist()):
         sign = 1 if y1 > y0 else -1
         rows = np.arange(min(y0, y1), max(y0, y1))  # half open: no edge counts twice
         # Left of the edge, seen as going downwards: x < x0 + (rows-y0)(x1-x0)/(y1-y0).
@@ -99,9 +105,12 @@ def _boundary(
 ) -> np.ndarray:
     """Marks the pixel centres that edges pass through, [h, w] bool."""
     boundary = np.zeros(shape, bool)
-    for (x0, y0), (x1, y1) in zip(starts.tolist(), ends.tolist()):
-        steps = max(math.gcd(x1 - x0, y1 - y0), 1)
-        fractions = np.arange(steps + 1)
+    boundary[starts[:, 1], starts[:, 0]] = True
+    # Between its ends an edge passes through pixel centres only if it has a divisor.
+    long = np.gcd(*(ends - starts).T) > 1
+    for (x0, y0), (x1, y1) in zip(starts[long].tolist(), ends[long].tolist()):
+        steps = math.gcd(x1 - x0, y1 - y0)
+        fractions = np.arange(steps)
         boundary[
             y0 + fractions * ((y1 - y0) // steps),
             x0 + fractions * ((x1 - x0) // steps),

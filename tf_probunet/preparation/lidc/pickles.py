@@ -137,7 +137,7 @@ def source(path: files.Path) -> Source:
             )
     return Source(
         items=[
-            Item(uid, uid, SeriesTask(uid, tuple(entries)))
+            Item(uid, uid, SeriesTask(uid, tuple(entries)), (str(path),))
             for uid, entries in sorted(by_series.items())
         ],
         process=process_series,

@@ -6,6 +6,7 @@ import collections
 import dataclasses
 import os
 import pathlib
+import re
 
 import numpy as np
 import PIL.Image
@@ -13,7 +14,8 @@ import PIL.Image
 from tf_probunet import damage, files
 from tf_probunet.dataset.records import Example
 from tf_probunet.hashing import content_hash
-from tf_probunet.imaging.problem import Problem
+from tf_probunet.imaging.problem import Problem, reasons
+from tf_probunet.preparation import tree
 from tf_probunet.preparation.lidc.source import NUM_GRADERS, Item, Source, add_example
 from tf_probunet.preparation.runner import Unit, UnitResult
 from tf_probunet.preparation.splits import SPLITS
@@ -58,26 +60,29 @@ def slices_source(root: files.Path) -> Source:
         FileNotFoundError: there is no such directory.
         ValueError: the directory is of another layout.
     """
-    root = _directory(root)
+    root = tree.check_directory(root)
+    found, problems = _find(
+        root, re.compile(r"(.*)/(nodule-[^/]*)/images/([^/]+)\.png")
+    )
     by_patient = collections.defaultdict(list)
-    for folder in _first_match(root, ("*/nodule-*/images", "*/*/nodule-*/images")):
-        nodule = folder.parent
-        patient = nodule.parent.name
-        for name in _png_names(folder):
-            masks = [nodule / f"mask-{grader}" / name for grader in range(NUM_GRADERS)]
-            by_patient[patient].append(
-                ImageFiles(
-                    key=f"{patient}_{nodule.name}_{pathlib.Path(name).stem}",
-                    image=_relative(folder / name, root),
-                    masks=tuple(_relative(mask, root) for mask in masks),
-                )
+    for image, (folder, nodule, stem) in found:
+        patient = pathlib.PurePosixPath(folder).name
+        by_patient[patient].append(
+            ImageFiles(
+                key=f"{patient}_{nodule}_{stem}",
+                image=image,
+                masks=tuple(
+                    f"{folder}/{nodule}/mask-{grader}/{stem}.png"
+                    for grader in range(NUM_GRADERS)
+                ),
             )
+        )
     if not by_patient:
         raise ValueError(
             f"{root}: no <patient>/nodule-K/images/*.png found, as expected of "
-            f"--format=png_slices"
+            f"--format=png_slices{reasons(problems)}"
         )
-    return _source(root, by_patient, size=128)
+    return _source(root, by_patient, problems, size=128)
 
 
 def crops_source(root: files.Path) -> Source:
@@ -93,35 +98,31 @@ def crops_source(root: files.Path) -> Source:
         FileNotFoundError: there is no such directory.
         ValueError: the directory is of another layout.
     """
-    root = _directory(root)
+    root = tree.check_directory(root)
+    layout = rf"((?:.*/)?({'|'.join(SPLITS)}))/images/([^/]*)/([^/]+)\.png"
+    found, problems = _find(root, re.compile(layout))
     by_patient = collections.defaultdict(list)
     splits = {split: set() for split in SPLITS}
-    for folder in _first_match(root, ("*/images/*", "*/*/images/*")):
-        patient, split_dir = folder.name, folder.parent.parent
-        if split_dir.name not in splits or not folder.is_dir():
-            continue
-        for name in _png_names(folder):
-            stem = pathlib.Path(name).stem
-            masks = [
-                split_dir / "gt" / patient / f"{stem}_l{grader}.png"
-                for grader in range(NUM_GRADERS)
-            ]
-            splits[split_dir.name].add(patient)
-            by_patient[patient].append(
-                ImageFiles(
-                    key=f"{patient}_{stem}",
-                    image=_relative(folder / name, root),
-                    masks=tuple(_relative(mask, root) for mask in masks),
-                )
+    for image, (folder, split, patient, stem) in found:
+        splits[split].add(patient)
+        by_patient[patient].append(
+            ImageFiles(
+                key=f"{patient}_{stem}",
+                image=image,
+                masks=tuple(
+                    f"{folder}/gt/{patient}/{stem}_l{grader}.png"
+                    for grader in range(NUM_GRADERS)
+                ),
             )
+        )
     if not by_patient:
         raise ValueError(
             f"{root}: no {{train,val,test}}/images/<patient>/*.png found, as expected "
-            f"of --format=crops"
+            f"of --format=crops{reasons(problems)}"
         )
-    found = _source(root, by_patient, size=180)
+    source = _source(root, by_patient, problems, size=180)
     return dataclasses.replace(
-        found, splits={split: sorted(names) for split, names in splits.items()}
+        source, splits={split: sorted(names) for split, names in splits.items()}
     )
 
 
@@ -153,11 +154,39 @@ def process_patient(unit: Unit) -> UnitResult:
     return result
 
 
+def _find(
+    root: pathlib.Path, layout: re.Pattern[str]
+) -> tuple[list[tuple[str, tuple[str, ...]]], list[Problem]]:
+    """Returns the images of a layout of four levels, or of five if there are none.
+
+    Each comes with the parts of its path that the layout names.
+    """
+    names, problems = tree.list_files(root, max_depth=5)
+    found = [(n, match.groups()) for n in names if (match := layout.fullmatch(n))]
+    for depth in (4, 5):
+        images = [image for image in found if image[0].count("/") + 1 == depth]
+        if images:
+            return images, problems
+    return [], problems
+
+
 def _source(
-    root: pathlib.Path, by_patient: dict[str, list[ImageFiles]], size: int
+    root: pathlib.Path,
+    by_patient: dict[str, list[ImageFiles]],
+    problems: list[Problem],
+    size: int,
 ) -> Source:
     items = [
-        Item(patient, patient, PatientTask(str(root), patient, tuple(images), size))
+        Item(
+            patient,
+            patient,
+            PatientTask(str(root), patient, tuple(images), size),
+            tuple(
+                os.path.join(root, name)
+                for image in images
+                for name in (image.image, *image.masks)
+            ),
+        )
         for patient, images in sorted(by_patient.items())
     ]
     paths = [image for images in by_patient.values() for image in images]
@@ -170,6 +199,7 @@ def _source(
         content=content_hash(
             f"{path.image} {(root / path.image).stat().st_size}" for path in paths
         ),
+        problems=problems,
         counts={"image files": len(paths)},
     )
 
@@ -206,23 +236,3 @@ def _read_grey(task: PatientTask, name: str) -> np.ndarray:
             f"{name}: {size[0]} x {size[1]} pixels, expected {task.size} x {task.size}"
         )
     return values.astype(np.uint8)
-
-
-def _directory(root: files.Path) -> pathlib.Path:
-    root = pathlib.Path(root)
-    if not root.is_dir():
-        raise FileNotFoundError(f"{root}: no such directory")
-    return root
-
-
-def _first_match(root: pathlib.Path, patterns: tuple[str, ...]) -> list[pathlib.Path]:
-    """Returns the sorted paths of the first pattern that fits any."""
-    return next((found for p in patterns if (found := sorted(root.glob(p)))), [])
-
-
-def _png_names(folder: pathlib.Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir() if path.suffix == ".png")
-
-
-def _relative(path: pathlib.Path, root: pathlib.Path) -> str:
-    return path.relative_to(root).as_posix()

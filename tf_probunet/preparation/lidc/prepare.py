@@ -17,6 +17,13 @@ from tf_probunet.preparation.lidc.source import NUM_GRADERS, Source
 SPLITS_NAME = "splits.json"
 PREVIEW_NAME = "preview.png"
 
+# Besides "dicom", which has settings of its own.
+_SOURCES = {
+    "png_slices": pngs.slices_source,
+    "crops": pngs.crops_source,
+    "pickle": pickles.source,
+}
+
 
 def prepare(
     input_path: files.Path,
@@ -28,6 +35,8 @@ def prepare(
     num_workers: int = 0,
     overwrite: bool = False,
     num_preview: int = 0,
+    xml_dir: files.Path | None = None,
+    keep_slice_location_mismatch: bool = False,
 ) -> dict[str, Any]:
     """Writes records, the split that was used, a report and a preview.
 
@@ -42,6 +51,9 @@ def prepare(
         num_workers: processes; 0 stands for one per core.
         overwrite: replace a data set of other settings.
         num_preview: how many images to show on the contact sheet; 0 for no sheet.
+        xml_dir: for "dicom", where the annotation files lie; None if beside the scans.
+        keep_slice_location_mismatch: for "dicom", keep slices whose SliceLocation
+            differs from their position, which the paper drops.
 
     Returns:
         The report, as written to `report.json`.
@@ -53,7 +65,21 @@ def prepare(
     """
     # Read first: a mistake in it should not show after minutes of reading headers.
     given = None if split_file is None else splits.read(split_file)
-    source = _find(source_format, input_path, num_workers)
+    runner.check_out_dir(out_dir, _dataset_name(source_format), overwrite)
+    if source_format == "dicom":
+        source = series.source(
+            input_path,
+            num_workers,
+            xml_dir=xml_dir,
+            keep_slice_location_mismatch=keep_slice_location_mismatch,
+        )
+    elif xml_dir is not None or keep_slice_location_mismatch:
+        raise ValueError(
+            "--xml_dir and --keep_slice_location_mismatch go with --format=dicom, got "
+            f"--format={source_format}"
+        )
+    else:
+        source = _SOURCES[source_format](input_path)
     used = given or source.splits or splits.assign(source.groups)
     try:
         split_of = splits.split_of(used)
@@ -66,7 +92,7 @@ def prepare(
     }
     report = runner.run(
         [
-            runner.Unit(item.name, (split_of[item.group], item.task))
+            runner.Unit(item.name, (split_of[item.group], item.task), item.inputs)
             for item in source.items
             if item.group in split_of
         ],
@@ -79,6 +105,7 @@ def prepare(
         overwrite=overwrite,
         problems=source.problems + _split_problems(source, used, split_file),
         counts=source.counts,
+        groups=[group for group in source.groups if group in split_of],
     )
     out_dir = pathlib.Path(out_dir)
     files.write_json(out_dir / SPLITS_NAME, present)
@@ -87,17 +114,12 @@ def prepare(
     return report
 
 
-def _find(source_format: str, input_path: files.Path, num_workers: int) -> Source:
-    if source_format == "dicom":
-        return series.source(input_path, num_workers)
-    find = {
-        "png_slices": pngs.slices_source,
-        "crops": pngs.crops_source,
-        "pickle": pickles.source,
-    }
-    if source_format not in find:
-        raise ValueError(f"format {source_format!r}, expected dicom, {', '.join(find)}")
-    return find[source_format](input_path)
+def _dataset_name(source_format: str) -> str:
+    if source_format not in ("dicom", *_SOURCES):
+        raise ValueError(
+            f"format {source_format!r}, expected dicom, {', '.join(_SOURCES)}"
+        )
+    return f"lidc_{source_format}"
 
 
 def _spec(
@@ -105,7 +127,7 @@ def _spec(
 ) -> DatasetSpec:
     split_hash = salted_hash(json.dumps(present, sort_keys=True), "splits")
     return DatasetSpec(
-        name=f"lidc_{source_format}",
+        name=_dataset_name(source_format),
         class_names=("background", "lesion"),
         image_shape=(source.image_size, source.image_size, 1),
         image_dtype=source.image_dtype,

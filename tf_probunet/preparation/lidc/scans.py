@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import os
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from tf_probunet import files
 from tf_probunet.imaging import dicom
-from tf_probunet.imaging.problem import Problem
-from tf_probunet.preparation import processes
+from tf_probunet.imaging.problem import Problem, reasons
+from tf_probunet.preparation import processes, tree
 from tf_probunet.preparation.lidc import annotation_xml
 from tf_probunet.progress import Progress
 
 # Starting processes does not pay for fewer files.
 _FILES_PER_TASK = 500
+
+_LFS_POINTER = b"version https://git-lfs"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,7 +29,7 @@ class Scan:
     Attributes:
         patient: PatientID of the series.
         series_uid: SeriesInstanceUID.
-        annotation_file: path relative to the directory that was searched.
+        annotation_file: path relative to the directory that was searched for it.
         headers: of all files of the series.
     """
 
@@ -55,8 +58,9 @@ class Found:
 
 @dataclasses.dataclass
 class _Contents:
-    """CT headers and annotation headers of a number of files."""
+    """CT headers and annotation headers of a number of files, (root, name) each."""
 
+    files: list[tuple[pathlib.Path, str]] = dataclasses.field(default_factory=list)
     slices: list[dicom.SliceHeader] = dataclasses.field(default_factory=list)
     annotations: list[tuple[str, annotation_xml.MessageHeader]] = dataclasses.field(
         default_factory=list
@@ -73,7 +77,9 @@ class _Contents:
         self.counts.update(other.counts)
 
 
-def find_scans(root: files.Path, num_workers: int = 1) -> Found:
+def find_scans(
+    root: files.Path, num_workers: int = 1, xml_dir: files.Path | None = None
+) -> Found:
     """Finds all annotated CT series under a directory, whatever its layout.
 
     A file belongs to a series by its header. An annotation file belongs to the series
@@ -83,25 +89,30 @@ def find_scans(root: files.Path, num_workers: int = 1) -> Found:
     Args:
         root: the directory.
         num_workers: processes; 0 stands for one per core.
+        xml_dir: where the annotation files lie; those under `root` are then ignored.
+            None if they lie under `root`.
 
     Returns:
         The scans, and what cannot be used.
 
     Raises:
         FileNotFoundError: there is no such directory.
-        ValueError: it holds no CT slice.
+        ValueError: it is a file, or holds no CT slice.
     """
-    root = pathlib.Path(root)
-    if not root.is_dir():
-        raise FileNotFoundError(f"{root}: no such directory")
-    contents = _read_all(root, sorted(_walk(root)), num_workers)
+    root = tree.check_directory(root)
+    xml_root = root if xml_dir is None else tree.check_directory(xml_dir)
+    contents = _list(root, xml_root)
+    contents.add(_read_all(contents.files, num_workers))
     series = collections.defaultdict(list)
     for header in contents.slices:
         series[header.series_uid].append(header)
     if not series:
+        annotations = contents.counts["CT annotation files"]
         raise ValueError(
             f"{root}: expected DICOM files of CT scans, found none among "
-            f"{sum(contents.counts.values())} files"
+            f"{len(contents.files)} files"
+            + (f", only {annotations} annotation files (XML)" if annotations else "")
+            + reasons(contents.problems)
         )
     chosen = _choose_annotations(contents, series)
     scans = []
@@ -134,41 +145,51 @@ def find_scans(root: files.Path, num_workers: int = 1) -> Found:
     )
 
 
-def _walk(root: pathlib.Path) -> Iterator[str]:
-    for directory, _, names in os.walk(root):
-        for name in names:
-            path = pathlib.Path(directory, name)
-            if path.is_file():
-                yield path.relative_to(root).as_posix()
+def _list(root: pathlib.Path, xml_root: pathlib.Path) -> _Contents:
+    """Lists all files to read."""
+    names, problems = tree.list_files(root)
+    contents = _Contents(problems=problems)
+    if xml_root == root:
+        contents.files = [(root, name) for name in names]
+        return contents
+    xml_names, xml_problems = tree.list_files(xml_root)
+    contents.problems += xml_problems
+    contents.files = [(root, name) for name in names if not _is_xml(name)]
+    contents.files += [(xml_root, name) for name in xml_names if _is_xml(name)]
+    contents.counts["annotation files outside of --xml_dir, ignored"] += sum(
+        map(_is_xml, names)
+    )
+    return contents
 
 
-def _read_all(root: pathlib.Path, names: Sequence[str], num_workers: int) -> _Contents:
+def _is_xml(name: str) -> bool:
+    return name.lower().endswith(".xml")
+
+
+def _read_all(paths: Sequence[tuple[pathlib.Path, str]], num_workers: int) -> _Contents:
     tasks = [
-        names[start : start + _FILES_PER_TASK]
-        for start in range(0, len(names), _FILES_PER_TASK)
+        paths[start : start + _FILES_PER_TASK]
+        for start in range(0, len(paths), _FILES_PER_TASK)
     ]
     workers = min(num_workers or os.cpu_count() or 1, len(tasks))
-    total = _Contents()
-    if workers <= 1:
-        for task in tasks:
-            total.add(_read_files(root, task))
-        return total
-    progress = Progress(len(names), "reading headers", unit="files")
-    with processes.pool(workers) as pool:
-        done = 0
-        for task, found in zip(
-            tasks, pool.map(_read_files, [root] * len(tasks), tasks)
-        ):
-            total.add(found)
+    total, done = _Contents(), 0
+    progress = Progress(len(paths), "reading headers", unit="files")
+    with contextlib.ExitStack() as stack:
+        if workers > 1:
+            found = stack.enter_context(processes.pool(workers)).map(_read_files, tasks)
+        else:
+            found = map(_read_files, tasks)
+        for task, contents in zip(tasks, found):
+            total.add(contents)
             done += len(task)
             progress.update(done)
     progress.close()
     return total
 
 
-def _read_files(root: pathlib.Path, names: Sequence[str]) -> _Contents:
+def _read_files(paths: Sequence[tuple[pathlib.Path, str]]) -> _Contents:
     contents = _Contents()
-    for name in names:
+    for root, name in paths:
         try:
             _read_file(root, name, contents)
         except (ValueError, OSError) as error:
@@ -177,7 +198,7 @@ def _read_files(root: pathlib.Path, names: Sequence[str]) -> _Contents:
 
 
 def _read_file(root: pathlib.Path, name: str, contents: _Contents) -> None:
-    if name.lower().endswith(".xml"):
+    if _is_xml(name):
         header = annotation_xml.read_header(root / name)
         if header.kind == annotation_xml.CT_MESSAGE:
             contents.annotations.append((name, header))
@@ -188,11 +209,23 @@ def _read_file(root: pathlib.Path, name: str, contents: _Contents) -> None:
             contents.counts["other files, ignored"] += 1
         return
     header = dicom.read_header(root / name, name)
-    if header is None:
-        contents.counts["other files, ignored"] += 1
-    else:
+    if header is not None:
         contents.slices.append(header)
         contents.counts["CT files"] += 1
+    elif name.lower().endswith(".dcm") and (fault := _fault(root / name)):
+        raise ValueError(fault)
+    else:
+        contents.counts["other files, ignored"] += 1
+
+
+def _fault(path: pathlib.Path) -> str | None:
+    """Says why a file is not DICOM; None if it is."""
+    start = files.read_start(path, 132)
+    if not start:
+        return "an empty file, expected DICOM"
+    if start.startswith(_LFS_POINTER):
+        return "a pointer of Git LFS, expected DICOM; fetch the file with git lfs pull"
+    return None if start[128:] == b"DICM" else "expected DICOM, found something else"
 
 
 def _choose_annotations(

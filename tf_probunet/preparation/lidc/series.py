@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import os
 import pathlib
 from collections.abc import Sequence
 
@@ -13,9 +14,17 @@ from tf_probunet import files
 from tf_probunet.dataset.records import Example
 from tf_probunet.hashing import content_hash, salted_hash
 from tf_probunet.imaging import dicom
-from tf_probunet.imaging.problem import Problem
-from tf_probunet.preparation.lidc import annotation_xml, crops
-from tf_probunet.preparation.lidc import lesions as lidc_lesions
+from tf_probunet.imaging.problem import Problem, reasons
+from tf_probunet.preparation.lidc import (
+    annotation_xml,
+    crops,
+)
+from tf_probunet.preparation.lidc import (
+    annotations as lidc_annotations,
+)
+from tf_probunet.preparation.lidc import (
+    lesions as lidc_lesions,
+)
 from tf_probunet.preparation.lidc.annotations import read_annotations
 from tf_probunet.preparation.lidc.lesions import Annotation
 from tf_probunet.preparation.lidc.scans import Scan, find_scans
@@ -28,32 +37,67 @@ class ScanTask:
     """What a worker needs to process a scan.
 
     Attributes:
-        root: directory that the scan's paths are relative to.
+        root: directory that the paths of the slices are relative to.
+        xml_root: directory that the path of the annotation file is relative to.
         scan: the series and its annotation file.
+        keep_mismatch: keep slices whose SliceLocation differs from their position.
     """
 
     root: str
+    xml_root: str
     scan: Scan
+    keep_mismatch: bool = False
 
 
-def source(root: files.Path, num_workers: int = 1) -> Source:
+def source(
+    root: files.Path,
+    num_workers: int = 1,
+    *,
+    xml_dir: files.Path | None = None,
+    keep_slice_location_mismatch: bool = False,
+) -> Source:
     """Finds the scans of a download of LIDC-IDRI, or of any part of it.
 
     Args:
         root: the directory.
         num_workers: processes that read the headers; 0 stands for one per core.
+        xml_dir: where the annotation files lie; None if under `root`.
+        keep_slice_location_mismatch: don't drop slices by the SliceLocation rule.
 
     Returns:
         The scans; images are 180 x 180 pixels of 0.5 mm in Hounsfield units.
 
     Raises:
         FileNotFoundError: there is no such directory.
-        ValueError: it holds no CT slice.
+        ValueError: it holds no CT slice, or none with its annotation file.
     """
-    found = find_scans(root, num_workers)
+    found = find_scans(root, num_workers, xml_dir)
+    xml_root = root if xml_dir is None else xml_dir
+    if not found.scans:
+        raise ValueError(
+            f"{root}: {found.counts['CT series']} CT series, but none with its "
+            f"annotation file ({found.counts.get('CT annotation files', 0)} in "
+            f"{xml_root}); name the directory of the XML files with --xml_dir"
+            f"{reasons(found.problems)}"
+        )
+    recipe = {
+        "spacing_mm": crops.SPACING_MM,
+        "outside_hu": dicom.AIR_HU,
+        "outline": "excluded",
+    }
+    if keep_slice_location_mismatch:
+        recipe["slice_location_mismatch"] = "kept"
     return Source(
         items=[
-            Item(scan_id(scan), scan.patient, ScanTask(str(root), scan))
+            Item(
+                scan_id(scan),
+                scan.patient,
+                ScanTask(str(root), str(xml_root), scan, keep_slice_location_mismatch),
+                (
+                    os.path.join(xml_root, scan.annotation_file),
+                    *(os.path.join(root, header.path) for header in scan.headers),
+                ),
+            )
             for scan in found.scans
         ],
         process=process_scan,
@@ -65,11 +109,7 @@ def source(root: files.Path, num_workers: int = 1) -> Source:
             for scan in found.scans
             for header in scan.headers
         ),
-        recipe={
-            "spacing_mm": crops.SPACING_MM,
-            "outside_hu": dicom.AIR_HU,
-            "outline": "excluded",
-        },
+        recipe=recipe,
         problems=found.problems,
         counts=found.counts,
     )
@@ -94,24 +134,30 @@ def process_scan(unit: Unit) -> UnitResult:
     """
     split, task = unit.payload
     annotation_file = task.scan.annotation_file
-    readings = annotation_xml.read_readings(pathlib.Path(task.root, annotation_file))
+    readings = annotation_xml.read_readings(
+        pathlib.Path(task.xml_root, annotation_file)
+    )
     if len(readings) != NUM_GRADERS:
         raise ValueError(
             f"{annotation_file}: {len(readings)} reading sessions, expected "
             f"{NUM_GRADERS}"
         )
-    stack, problems = dicom.stack_slices(task.scan.headers)
+    stack, problems = dicom.stack_slices(
+        task.scan.headers, keep_mismatch=task.keep_mismatch
+    )
     result = UnitResult(problems=problems)
     _report_recipe_drops(readings, annotation_file, result)
     annotations = read_annotations(readings, stack, annotation_file, result)
     lesions = lidc_lesions.group(annotations)
     result.count("scans")
-    result.count("scans with lesions", int(bool(lesions)))
+    result.count("scans with lesions", int(any(r.nodules for r in readings)))
+    _report_mismatch(task, stack, result)
     result.count("lesions", len(lesions))
     result.count("annotations of lesions", len(annotations))
     merged = sum(len({a.grader for a in lesion}) < len(lesion) for lesion in lesions)
     result.count("lesions with several annotations of one grader", merged)
     _add_examples(split, task, stack, lesions, result)
+    result.count("scans with images", int(bool(result.examples)))
     return result
 
 
@@ -134,6 +180,32 @@ def _report_recipe_drops(
             result.problems.append(
                 Problem(name, annotation_file, f"{number} dropped", expected=True)
             )
+
+
+def _report_mismatch(task: ScanTask, stack: dicom.Stack, result: UnitResult) -> None:
+    """Reports what the SliceLocation rule cost: some scans lose all slices by it."""
+    reasons = collections.Counter(problem.reason for problem in result.problems)
+    slices = reasons[dicom.MISMATCH]
+    outlines = reasons[lidc_annotations.DROPPED_OUTLINE]
+    lost = not stack.slices
+    for name, number in {
+        "slices dropped by the SliceLocation rule": slices,
+        "outlines dropped by the SliceLocation rule": outlines,
+        "scans that lost all slices by the SliceLocation rule": int(lost),
+        "slices kept against the SliceLocation rule": reasons[dicom.MISMATCH_KEPT],
+    }.items():
+        if number:
+            result.count(name, number)
+    if lost:
+        result.problems.append(
+            Problem(
+                "scan that lost all slices by the SliceLocation rule",
+                scan_id(task.scan),
+                f"{slices} slices, {outlines} outlines; "
+                f"--keep_slice_location_mismatch keeps them",
+                expected=True,
+            )
+        )
 
 
 def _add_examples(

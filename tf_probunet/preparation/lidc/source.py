@@ -21,11 +21,13 @@ class Item:
         name: unique and the same in every run.
         group: the patient; decides about the split.
         task: what the source's `process` needs; picklable.
+        inputs: paths of all files that it is made of.
     """
 
     name: str
     group: str
     task: Any
+    inputs: tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True)
