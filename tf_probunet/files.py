@@ -12,10 +12,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Union
 
+from tf_probunet import limits
+
 Path = Union[str, "os.PathLike[str]"]
 
-# Descriptions and results are far smaller: anything over it is something else.
-MAX_JSON_BYTES = 2**28
+# Python's objects take up to so many bytes for one of JSON: `{"":0},` is the worst.
+_JSON_RATIO = 40
 
 _LARGE_READ = 2**20
 _TEMPORARY = re.compile(r"\..*\.\d+\.tmp(\.[^.]*)?")
@@ -104,17 +106,14 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: the file does not hold a JSON object, is over `MAX_JSON_BYTES`,
-            or holds a whole number of over 64 bits.
+        ValueError: the file does not hold a JSON object, would take more memory than
+            `limits` allows, or holds a whole number of over 64 bits.
     """
     path = pathlib.Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such {what}")
-    if path.stat().st_size > MAX_JSON_BYTES:
-        raise ValueError(
-            f"{path}: {path.stat().st_size} bytes, expected at most {MAX_JSON_BYTES} "
-            f"for a {what}"
-        )
+    size = path.stat().st_size
+    limits.check(_JSON_RATIO * size, f"{path}: {size} bytes as {what}")
     try:
         value = json.loads(path.read_text(encoding="utf-8"), parse_int=_whole_number)
     except (ValueError, RecursionError) as error:
