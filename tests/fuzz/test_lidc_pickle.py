@@ -120,7 +120,7 @@ def _chained_lists(levels: int) -> bytes:
 def _hashed_again_and_again(levels: int, times: int) -> bytes:
     """A tuple of 2^levels tuples that is hashed so many times over."""
     nested = b")q\x00" + b"".join(
-        b"h" + bytes([i]) + b"\x86q" + bytes([i + 1]) + b"0" for i in range(levels)
+        b"h" + bytes([i]) + b"\x86q" + bytes([i + 1]) for i in range(levels)
     )
     return b"\x80\x04}" + nested + (b"(h" + bytes([levels]) + b"\x910") * times + b"0."
 
