@@ -11,12 +11,13 @@ MAX_BYTES = 2**31
 DEFLATE_RATIO = 1032
 
 
-def check(needed: float, what: str) -> None:
+def check(needed: float, what: str, advice: str = "") -> None:
     """Checks that something fits into memory, before room is made for it.
 
     Args:
         needed: bytes, as many as it may take at once.
         what: it is, and where it comes from, for the message.
+        advice: what a user can do, for the end of the message.
 
     Raises:
         ValueError: it takes over `MAX_BYTES`.
@@ -24,7 +25,7 @@ def check(needed: float, what: str) -> None:
     if needed > MAX_BYTES:
         raise ValueError(
             f"{what} would take {_size(needed)} of memory, expected at most "
-            f"{_size(MAX_BYTES)}"
+            f"{_size(MAX_BYTES)}{advice and '; '}{advice}"
         )
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
 
+import PIL.Image
 import pytest
 import tensorflow as tf
 from helpers import datasets
 from helpers.mutations import mutate
 
-from tf_probunet import files
+from tf_probunet import files, limits
 from tf_probunet.config import DataConfig
 from tf_probunet.dataset import input_pipeline, records
 from tf_probunet.evaluation import sources
@@ -82,6 +84,50 @@ def test_damaged_examples_in_a_whole_shard(fuzz, data_dir):
                 writer.write(serialized)
         _vouch(data_dir)
         fuzz.check(lambda: _read(data_dir), _valid, [data_dir.name])
+
+
+def _write_picture(data_dir, name: str, picture: bytes) -> None:
+    """Writes a shard whose one record holds this picture as image or label map."""
+    message = tf.train.Example.FromString(
+        records.encode(datasets.example(0), datasets.spec())
+    )
+    message.features.feature[name].bytes_list.value[0] = picture
+    with tf.io.TFRecordWriter(str(data_dir / SHARD)) as writer:
+        writer.write(message.SerializeToString())
+    _vouch(data_dir)
+
+
+def _picture(side: int, kind: str) -> bytes:
+    buffer = io.BytesIO()
+    PIL.Image.new("L", (side, side)).save(buffer, kind)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("name", ["image", "labels"])
+@pytest.mark.parametrize("kind", ["PNG", "GIF", "BMP", "JPEG"])
+def test_pictures_of_another_size_are_not_decoded(fuzz, data_dir, name, kind):
+    # 3000 x 3000 pixels; 22000 x 22000 took 6.4 GB.
+    side = 3000 if kind == "PNG" else datasets.SIZE
+    _write_picture(data_dir, name, _picture(side, kind))
+    error = fuzz.check(lambda: _read(data_dir), _valid, [data_dir.name])
+    assert "expected a PNG picture of 8x8 pixels" in str(error)
+
+
+def test_examples_that_take_too_much_memory(fuzz, data_dir, monkeypatch):
+    # An image and four label maps of 8 x 8, each value in four bytes.
+    monkeypatch.setattr(limits, "MAX_BYTES", 5 * 8 * 8 * 4)
+    fuzz.check(lambda: _info(data_dir), lambda info: None, [data_dir.name])
+    assert fuzz.accepted == 1
+    monkeypatch.setattr(limits, "MAX_BYTES", 5 * 8 * 8 * 4 - 1)
+    error = fuzz.check(lambda: _info(data_dir), lambda info: None, [data_dir.name])
+    assert "image_shape (8, 8, 1) would take 1.25 KiB" in str(error)
+
+
+def _info(data_dir):
+    with pytest.MonkeyPatch.context() as patch:
+        description = json.loads((data_dir / records.INFO_NAME).read_text())
+        patch.setattr(files, "read_json", lambda *_: description)
+        return records.read_info(data_dir)
 
 
 def test_a_key_that_is_no_text(fuzz, data_dir):

@@ -11,6 +11,7 @@ import dataclasses
 import io
 import pathlib
 import re
+import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ import numpy as np
 import PIL.Image
 import tensorflow as tf
 
-from tf_probunet import damage, files
+from tf_probunet import damage, files, limits
 from tf_probunet.hashing import salted_hash
 
 # The major part changes when old readers would misread new data.
@@ -26,6 +27,8 @@ FORMAT_VERSION = "1.0"
 INFO_NAME = "dataset_info.json"
 IGNORE_LABEL = 255
 
+# A PNG file up to its width and height.
+_PNG_HEAD = b"\x89PNG\r\n\x1a\n" + b"\0\0\0\rIHDR"
 _INT16_OFFSET = 32768
 _ORDER_SALT = "record order"
 # Of an image's sides, and of the numbers of graders and modes.
@@ -192,6 +195,7 @@ def parse(serialized: tf.Tensor, spec: DatasetSpec) -> dict[str, tf.Tensor]:
 def decode_image(png: tf.Tensor, spec: DatasetSpec) -> tf.Tensor:
     """Decodes an image to [H, W, C] float32, in the units of `spec.intensity`."""
     dtype = tf.uint16 if spec.image_dtype == "int16" else tf.uint8
+    png = _with_size(png, spec)
     image = tf.io.decode_png(png, channels=spec.image_shape[2], dtype=dtype)
     image = tf.ensure_shape(tf.cast(image, tf.float32), spec.image_shape)
     return image - _INT16_OFFSET if spec.image_dtype == "int16" else image
@@ -199,8 +203,22 @@ def decode_image(png: tf.Tensor, spec: DatasetSpec) -> tf.Tensor:
 
 def decode_labels(png: tf.Tensor, spec: DatasetSpec) -> tf.Tensor:
     """Decodes one label map to [H, W] int32."""
+    png = _with_size(png, spec)
     labels = tf.io.decode_png(png, channels=1, dtype=tf.uint8)[..., 0]
     return tf.ensure_shape(tf.cast(labels, tf.int32), spec.image_shape[:2])
+
+
+def _with_size(png: tf.Tensor, spec: DatasetSpec) -> tf.Tensor:
+    """Returns a PNG after a look at its size: decoding makes room for any."""
+    height, width, _ = spec.image_shape
+    head = _PNG_HEAD + struct.pack(">II", width, height)
+    check = tf.debugging.assert_equal(
+        tf.strings.substr(png, 0, len(head)),
+        head,
+        f"expected a PNG picture of {height}x{width} pixels",
+    )
+    with tf.control_dependencies([check]):
+        return tf.identity(png)
 
 
 def decode_all_labels(pngs: tf.Tensor, spec: DatasetSpec) -> tf.Tensor:
@@ -450,6 +468,11 @@ def _check_spec(spec: DatasetSpec) -> None:
             f"image_shape {spec.image_shape}, num_graders {spec.num_graders} and "
             f"num_modes {spec.num_modes}, expected whole numbers of at least 1, 1 and 0"
         )
+    height, width, channels = spec.image_shape
+    maps = channels + spec.num_graders + spec.num_modes
+    limits.check(
+        4 * height * width * maps, f"an example of image_shape {spec.image_shape}"
+    )
     names = (spec.name, *spec.class_names)
     if len(names) < 2 or not all(isinstance(name, str) for name in names):
         raise ValueError(
