@@ -44,6 +44,6 @@ def _size(number: float) -> str:
     number = float(min(number, 2**80))  # Numbers of files may be larger than floats.
     for unit in ("bytes", "KiB", "MiB"):
         if number < 1024:
-            return f"{number:.3g} {unit}"
+            return f"{number:.4g} {unit}"
         number /= 1024
-    return f"{number:,.1f} GiB"
+    return f"{number:,.2f} GiB"
