@@ -107,6 +107,20 @@ def test_volumes_that_take_too_much_memory(fuzz, tmp_path, monkeypatch, seeds, p
         assert "[5, 6, 2] voxels would take 240 bytes of memory" in str(error)
 
 
+@pytest.mark.parametrize("kind", [nibabel.Nifti1Image, nibabel.Nifti2Image])
+@pytest.mark.parametrize("order", "<>")
+def test_notes_before_the_voxels_are_bounded(fuzz, tmp_path, kind, order):
+    # A packed file of 20 kB with a note of 20 MB; one of 2 MB could hold 2 GB.
+    header = kind.header_class(endianness=order)
+    header.set_data_shape((5, 6, 2))
+    header["vox_offset"] = 20 * 2**20
+    note = struct.pack(order + "ii", 20 * 2**20 - 560, 6)
+    data = header.binaryblock + b"\1\0\0\0" + note + bytes(20 * 2**20)
+    path = tmp_path / "a.nii.gz"
+    error = fuzz.check_file(path, gzip.compress(data), _read, _valid)
+    assert "voxels from byte 2.09715e+07 on, expected at most 16777216" in str(error)
+
+
 def test_a_plain_file_holds_what_it_announces(fuzz, tmp_path, seeds):
     # gzip could pack these 2 MB into the 500 bytes of the file; it is not packed.
     data = _with(seeds[0], _DIM, "8h", 3, 100, 100, 100, 1, 1, 1, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import math
 import pathlib
 import struct
@@ -19,6 +20,11 @@ SUFFIXES = (".nii", ".nii.gz")
 # Columns towards the patient's left, rows towards the back, slices upwards: as DICOM.
 AXES = ("L", "P", "S")
 
+# Where headers of 348 bytes (NIfTI-1) and 540 bytes (NIfTI-2) say where voxels begin.
+_STARTS = {348: (108, "f"), 540: (168, "q")}
+_HEADER_BYTES = 540
+# Notes of other programs lie before the voxels.
+_MAX_START = 2**24
 # Read and scaled at once.
 _PIECE_VOXELS = 2**22
 # nibabel raises all of these for damaged files, beside its own.
@@ -105,6 +111,7 @@ def _read(path: pathlib.Path) -> tuple[np.ndarray, np.ndarray, tuple, bool]:
         nib.spatialimages.HeaderTypeError,
     )
     try:
+        _check_start(path)
         # Open, so that a packed file is unpacked once and not for each piece.
         image = nib.load(path, keep_file_open=True)
         _check_size(image, path)
@@ -136,12 +143,32 @@ def _read(path: pathlib.Path) -> tuple[np.ndarray, np.ndarray, tuple, bool]:
     return turned, affine, axes, is_uint8
 
 
+def _check_start(path: pathlib.Path) -> None:
+    """Checks where the voxels begin: nibabel reads all that lies before them."""
+    opened = gzip.open(path) if _is_packed(path) else open(path, "rb")
+    with opened as stream:
+        head = stream.read(_HEADER_BYTES).ljust(_HEADER_BYTES, b"\0")
+    for order in "<>":
+        layout = _STARTS.get(struct.unpack_from(order + "i", head)[0])
+        if layout is not None:
+            place, kind = layout
+            (start,) = struct.unpack_from(order + kind, head, place)
+            if not 0 <= start <= _MAX_START:
+                raise ValueError(
+                    f"voxels from byte {start:g} on, expected at most {_MAX_START}"
+                )
+
+
+def _is_packed(path: pathlib.Path) -> bool:
+    return path.name.lower().endswith(".gz")
+
+
 def _check_size(image: Any, path: pathlib.Path) -> None:
     """Checks what the header announces, before room is made for it."""
     voxels = math.prod(int(length) for length in image.shape)
     announced = voxels * image.get_data_dtype().itemsize
     length = path.stat().st_size
-    if path.name.lower().endswith(".gz"):
+    if _is_packed(path):
         limits.check_packed(announced, length)
     elif announced > length:
         raise ValueError(f"announces {announced} bytes in a file of {length}")
