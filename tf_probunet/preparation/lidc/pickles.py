@@ -244,8 +244,11 @@ class _Machine:
             memo[place] = self._top()
         elif opcode.name == "DUP":
             stack.append(self._top())
-        else:
+        elif opcode.stack_before:
             self._make(opcode)
+        else:
+            for kind in opcode.stack_after:
+                stack.append(None if kind is pickletools.markobject else _Load())
         self._values += 1
         limits.check(self._values * _BYTES_PER_VALUE, "what the pickle holds")
 
@@ -264,9 +267,7 @@ class _Machine:
         self._weight += weight
         if made.depth > _MAX_DEPTH or self._weight > _MAX_WEIGHT:
             raise ValueError(f"over {_MAX_DEPTH} levels or {_MAX_WEIGHT} values")
-        for kind in opcode.stack_after:
-            is_mark = kind is pickletools.markobject
-            self._stack.append(None if is_mark else made)
+        self._stack += [made] * len(opcode.stack_after)
 
     def _take(self, opcode: pickletools.OpcodeInfo) -> list[_Load]:
         """Takes an opcode's values off the stack, the topmost first."""
