@@ -14,13 +14,12 @@ from typing import BinaryIO
 
 import numpy as np
 
-from tf_probunet import damage, files
+from tf_probunet import damage, files, limits
 
-# In memory; nothing that is written here comes near it.
-MAX_BYTES = 2**32
+# Of a text, once it is a Python object in a list, a set and a few tables.
+_BYTES_PER_TEXT = 1000
+_PIECE = 2**24
 
-# Deflate cannot pack tighter: whoever says so announces what is not there.
-_DEFLATE_RATIO = 1032
 _READERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
@@ -47,7 +46,7 @@ def read_npy(path: files.Path) -> np.ndarray:
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: it is damaged, of another kind or over `MAX_BYTES`.
+        ValueError: it is damaged, of another kind or over `limits.MAX_BYTES`.
     """
     path = pathlib.Path(path)
     _check_there(path, "NPY")
@@ -66,15 +65,15 @@ def read_npz(
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: it is damaged, lacks an array, or is over `MAX_BYTES`.
+        ValueError: it is damaged, lacks an array, or is over `limits.MAX_BYTES`.
     """
     path = pathlib.Path(path)
     _check_there(path, "NPZ")
     with _named_errors(path, "NPZ"), zipfile.ZipFile(path) as archive:
         members = _members(archive)
         wanted = list(members) if names is None else list(names)
-        if sum(_member(members, name).file_size for name in wanted) > MAX_BYTES:
-            raise ValueError(f"over {MAX_BYTES} bytes in it")
+        size = sum(_member(members, name).file_size for name in wanted)
+        limits.check(size, "its content")
         arrays = {}
         for name in wanted:
             with archive.open(members[name]) as stream:
@@ -119,11 +118,7 @@ def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
     for member in archive.infolist():
         if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise ValueError(f"{member.filename!r} is packed in an unknown way")
-        if member.file_size > _DEFLATE_RATIO * (member.compress_size + 1):
-            raise ValueError(
-                f"{member.filename!r} announces {member.file_size} bytes from "
-                f"{member.compress_size}"
-            )
+        limits.check_packed(member.file_size, member.compress_size)
         name = member.filename
         members[name[:-4] if name.endswith(".npy") else name] = member
     return members
@@ -151,14 +146,22 @@ def _read_array(stream: BinaryIO, size: int) -> np.ndarray:
     shape, is_fortran, dtype = _read_header(stream)
     if dtype.hasobject:
         raise ValueError("an array of Python objects, expected numbers or text")
-    if not all(0 <= length <= MAX_BYTES for length in shape):
+    if min(shape, default=0) < 0:
         raise ValueError(f"an array of shape {list(shape)}")
-    announced, there = math.prod(shape) * dtype.itemsize, size - stream.tell()
-    if announced != there or announced > MAX_BYTES:
+    values, there = math.prod(shape), size - stream.tell()
+    announced = values * dtype.itemsize
+    if announced != there:
         raise ValueError(
             f"a header that announces {announced} bytes, where {there} are"
         )
+    # Numbers stay in the array; text, and things without a size, become objects.
+    extra = 0 if dtype.kind in "biufc" else values * _BYTES_PER_TEXT
+    limits.check(announced + extra, f"an array of {values} values")
     content = bytearray(announced)
-    if stream.readinto(content) != announced:
-        raise EOFError("it ends too early")
+    # Piece by piece: a packed stream makes a copy of whatever is asked for at once.
+    view = memoryview(content)
+    for start in range(0, announced, _PIECE):
+        piece = view[start : start + _PIECE]
+        if stream.readinto(piece) != len(piece):
+            raise EOFError("it ends too early")
     return np.ndarray(shape, dtype, content, order="F" if is_fortran else "C")

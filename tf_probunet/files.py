@@ -14,10 +14,12 @@ import stat
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Union
 
+from tf_probunet import limits
+
 Path = Union[str, "os.PathLike[str]"]
 
-# Descriptions and results are far smaller: anything over it is something else.
-MAX_JSON_BYTES = 2**28
+# Python's objects take up to so many bytes for one of JSON: `{"":0},` is the worst.
+_JSON_RATIO = 40
 
 # Ours have six levels; Python's own functions fail on a few hundred.
 MAX_JSON_DEPTH = 50
@@ -109,18 +111,15 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: the file does not hold a JSON object, is over `MAX_JSON_BYTES`,
-            is nested over `MAX_JSON_DEPTH` levels, or holds NaN or a number that
-            no 64 bits hold.
+        ValueError: the file does not hold a JSON object, would take more memory than
+            `limits` allows, is nested over `MAX_JSON_DEPTH` levels, or holds NaN or a
+            number that no 64 bits hold.
     """
     path = pathlib.Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such {what}")
-    if path.stat().st_size > MAX_JSON_BYTES:
-        raise ValueError(
-            f"{path}: {path.stat().st_size} bytes, expected at most {MAX_JSON_BYTES} "
-            f"for a {what}"
-        )
+    size = path.stat().st_size
+    limits.check(_JSON_RATIO * size, f"{path}: {size} bytes as {what}")
     try:
         value = json.loads(
             path.read_text(encoding="utf-8"),

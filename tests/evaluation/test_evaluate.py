@@ -769,3 +769,11 @@ def test_command_repeats_the_evaluation():
         "python run/evaluate.py '--data_dir=data set' --out_dir=o --samples_dir=s "
         "--num_samples=1,8 --seed=3"
     )
+
+
+@pytest.mark.parametrize("number", [0, 4097, 10**6, 99999999999999999999])
+def test_numbers_of_samples_that_no_model_draws(number):
+    with pytest.raises(
+        ValueError, match=rf"{number}\), expected numbers from 1 to 4096"
+    ):
+        evaluate.EvaluationConfig("data", "out", "model", num_samples=(1, number))

@@ -14,7 +14,7 @@ import pytest
 from helpers.mutations import mutate, mutate_json, mutate_text
 from helpers.results_writer import write_lesion_results
 
-from tf_probunet import arrays
+from tf_probunet import arrays, limits
 from tf_probunet.evaluation import compare, parts, sample_files
 from tf_probunet.figures import results as figure_results
 
@@ -231,6 +231,53 @@ def test_hostile_samples_are_refused(fuzz, tmp_path, name):
     error = fuzz.check_file(path, HOSTILE[name], _read_samples, _valid_samples)
     assert isinstance(error, ValueError), error
     assert [p.name for p in tmp_path.iterdir()] == ["a.npz"]
+
+
+def _announcing(header: str, size: int) -> bytes:
+    """An NPZ file of zeros: a thousandth of their number."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        with archive.open("keys.npy", "w") as stream:
+            stream.write(_npy(header, bytes(size)))
+    return buffer.getvalue()
+
+
+def test_names_count_as_the_objects_that_they_become(fuzz, tmp_path, evaluated):
+    # 12 MB of three million names: as Python's text, in sets and tables, 3 GB.
+    header = "{'descr': '<U1', 'fortran_order': False, 'shape': (3000000,), }\n"
+    shutil.copytree(evaluated, tmp_path / "x")
+    path = tmp_path / "x" / "first" / "per_image.npz"
+    path.write_bytes(_announcing(header, 12_000_000))
+    error = fuzz.check(lambda: _compare(tmp_path / "x"), _valid_rows, [path])
+    assert "an array of 3000000 values would take 2.81 GiB of memory" in str(error)
+
+
+def test_values_without_a_size_count_too(fuzz, tmp_path, evaluated):
+    header = "{'descr': '<U0', 'fortran_order': False, 'shape': (2147483648,), }\n"
+    shutil.copytree(evaluated, tmp_path / "x")
+    path = tmp_path / "x" / "first" / "per_image.npz"
+    path.write_bytes(_announcing(header, 0))
+    error = fuzz.check(lambda: _compare(tmp_path / "x"), _valid_rows, [path])
+    assert "an array of 2147483648 values would take" in str(error)
+
+
+def test_counts_are_few(fuzz, tmp_path, evaluated):
+    shutil.copytree(evaluated, tmp_path / "x")
+    path = tmp_path / "x" / "first" / "per_image.npz"
+    counts = np.arange(1, 100_001, dtype=np.int32)
+    ged = np.zeros((1, 100_000), np.uint8)
+    path.write_bytes(_npz(keys=np.array(["a"]), counts=counts, ged=ged))
+    error = fuzz.check(lambda: _compare(tmp_path / "x"), _valid_rows, [path])
+    assert "100000 counts, expected up to 4096" in str(error)
+
+
+def test_all_arrays_of_a_file_together_are_bounded(fuzz, tmp_path, monkeypatch):
+    data = _npz(samples=_samples(), other=_samples())
+    (tmp_path / "a.npz").write_bytes(data)
+    monkeypatch.setattr(limits, "MAX_BYTES", 300)
+    # 72 values each, and two headers of 128 bytes.
+    error = fuzz.check_file(tmp_path / "a.npz", data, arrays.read_npz, len)
+    assert "its content would take 400 bytes of memory" in str(error)
 
 
 def test_arrays_come_back_as_they_were(tmp_path):

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import io
 import math
 import struct
 import warnings
 import zlib
 
 import numpy as np
+import PIL.Image
 import pydicom
 import pytest
 from helpers.dicom_writer import UID_ROOT, write_slice
 from helpers.mutations import mutate, mutate_text
-from pydicom.uid import DeflatedExplicitVRLittleEndian
+from pydicom.uid import (
+    DeflatedExplicitVRLittleEndian,
+    JPEG2000Lossless,
+    JPEGBaseline8Bit,
+    JPEGLSLossless,
+)
 
+from tf_probunet import limits
 from tf_probunet.imaging import dicom
 from tf_probunet.predict.config import CropConfig
 from tf_probunet.predict.read_inputs import read_inputs
@@ -157,6 +165,45 @@ def _deflated(tmp_path, data):
     return packed
 
 
+def _deflated_after_64_kilobytes(tmp_path, data):
+    """Deflated, as an element says that comes behind one of 70 kB."""
+    packed = _deflated(tmp_path, data)
+    long = struct.pack("<HH2sHI", 2, 1, b"OB", 0, 70_000) + bytes(70_000)
+    return packed[:132] + long + packed[132:]
+
+
+def _packed(stream: bytes, syntax: str):
+    """A slice whose pixels are this stream."""
+
+    def change(tmp_path, data):
+        source = tmp_path / "seed.dcm"
+        source.write_bytes(data)
+        dataset = pydicom.dcmread(source)
+        dataset.file_meta.TransferSyntaxUID = syntax
+        dataset.PixelRepresentation = 0
+        dataset.PixelData = pydicom.encaps.encapsulate([stream])
+        dataset["PixelData"].VR = "OB"
+        dataset["PixelData"].is_undefined_length = True
+        pydicom.dcmwrite(source, dataset)
+        return source.read_bytes()
+
+    return change
+
+
+def _jpeg(frame: int, side: int, colours: int = 1, before: bytes = b"") -> bytes:
+    """The head of a JPEG or JPEG-LS stream of this size."""
+    size = struct.pack(">BBHBHHB", 255, frame, 11, 16, side, side, colours)
+    scan = b"\xff\xda\x00\x08\x01\x01\x00\x00\x00\x00"
+    return b"\xff\xd8" + before + size + bytes(3) + scan + bytes(9) + b"\xff\xd9"
+
+
+def _jpeg_2000(side: int, colours: int = 1) -> bytes:
+    """The head of a JPEG 2000 stream of this size."""
+    sizes = struct.pack(">8I", side, side, 0, 0, side, side, 0, 0)
+    head = struct.pack(">HHHH", 0xFF4F, 0xFF51, 38 + 3 * colours, 0)
+    return head + sizes + struct.pack(">H", colours) + b"\x0f\x01\x01" * colours
+
+
 def _long_element(tmp_path, data):
     """Pixels that announce 4 GB, in a short file."""
     start = data.index(struct.pack("<HH2sH", 0x7FE0, 0x0010, b"OW", 0)) + 8
@@ -180,6 +227,34 @@ HOSTILE = {
     "three pixel sizes": _text("PixelSpacing", "1\\1\\1"),
     "deflated": _deflated,
     "an element of four gigabytes": _long_element,
+    "deflated after 64 kB": _deflated_after_64_kilobytes,
+    "JPEG-LS of 46000 x 46000": _packed(_jpeg(0xF7, 46_000), JPEGLSLossless),
+    "JPEG-LS with sizes of its own": _packed(
+        _jpeg(0xF7, SIDE, before=b"\xff\xf8\x00\x06\x04\x02\xff\xff"), JPEGLSLossless
+    ),
+    "JPEG-LS of two sizes": _packed(
+        _jpeg(0xF7, SIDE, before=_jpeg(0xF7, 46_000)[2:15]), JPEGLSLossless
+    ),
+    "JPEG of 46000 x 46000": _packed(_jpeg(0xC0, 46_000), JPEGBaseline8Bit),
+    "JPEG 2000 of 46000 x 46000": _packed(_jpeg_2000(46_000), JPEG2000Lossless),
+    "JPEG 2000 of 9999 colours": _packed(_jpeg_2000(SIDE, 9999), JPEG2000Lossless),
+    "no stream of any kind": _packed(zlib.compress(bytes(999)), JPEGLSLossless),
+    "65535 samples per pixel": _number("SamplesPerPixel", 65535),
+}
+
+
+# What must be said, where a decoder could refuse these files for other reasons.
+REASONS = {
+    "deflated": "deflated, which is not read",
+    "deflated after 64 kB": "deflated, which is not read",
+    "JPEG-LS of 46000 x 46000": "packed pixels of 46000 x 46000 in 1 colours",
+    "JPEG-LS with sizes of its own": "over 65535 rows or columns",
+    "JPEG-LS of two sizes": "packed pixels of 46000 x 46000 in 1 colours",
+    "JPEG of 46000 x 46000": "packed pixels of 46000 x 46000 in 1 colours",
+    "JPEG 2000 of 46000 x 46000": "packed pixels of 46000 x 46000 in 1 colours",
+    "JPEG 2000 of 9999 colours": "packed pixels of 12 x 12 in 9999 colours",
+    "no stream of any kind": "packed pixels of an unknown kind",
+    "65535 samples per pixel": "65535 colours, expected grey",
 }
 
 
@@ -188,6 +263,29 @@ def test_hostile_slices_are_refused(fuzz, tmp_path, seeds, name):
     data = HOSTILE[name](tmp_path, seeds[0])
     error = fuzz.check_file(tmp_path / "a.dcm", data, _prepare, _valid_slice)
     assert isinstance(error, ValueError), error
+    assert REASONS.get(name, "") in str(error)
+
+
+def test_run_lengths_that_could_unpack_to_too_much(fuzz, tmp_path, monkeypatch, seeds):
+    monkeypatch.setattr(limits, "MAX_BYTES", 10_000)
+    error = fuzz.check_file(tmp_path / "a.dcm", seeds[2], _prepare, _valid_slice)
+    assert "bytes of run lengths would take" in str(error)
+
+
+@pytest.mark.parametrize("kind", ["JPEG 2000", "JPEG-LS"])
+def test_packed_slices_are_read(fuzz, tmp_path, seeds, kind):
+    stored = np.arange(SIDE * SIDE, dtype=np.uint16).reshape(SIDE, SIDE) + 524
+    if kind == "JPEG 2000":
+        buffer = io.BytesIO()
+        image = PIL.Image.fromarray(stored)
+        image.save(buffer, "JPEG2000", irreversible=False, no_jp2=True)
+        stream, syntax = buffer.getvalue(), JPEG2000Lossless
+    else:
+        jpeg_ls = pytest.importorskip("jpeg_ls")
+        stream, syntax = bytes(jpeg_ls.encode(stored)), JPEGLSLossless
+    data = _packed(stream, syntax)(tmp_path, seeds[0])
+    found = fuzz.check_file(tmp_path / "a.dcm", data, _prepare, _valid_slice)
+    np.testing.assert_array_equal(found[3], stored.astype(int) - 1024)
 
 
 def test_errors_of_pydicom_that_name_no_file(fuzz, tmp_path, monkeypatch, seeds):

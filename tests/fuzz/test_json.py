@@ -12,7 +12,7 @@ from helpers.mutations import mutate, mutate_json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tf_probunet import files
+from tf_probunet import limits
 from tf_probunet.config import Config, read_config
 from tf_probunet.dataset import records
 from tf_probunet.preparation import splits
@@ -175,12 +175,20 @@ def test_numbers_over_64_bits_are_refused_in_every_setting(fuzz, tmp_path, value
 
 
 def test_oversized_files_are_refused_unread(fuzz, tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "MAX_JSON_BYTES", 100)
+    # Python's objects take up to 40 bytes for one of the file.
     data = json.dumps(_INFO).encode()
     path = tmp_path / records.INFO_NAME
     read = READERS[records.INFO_NAME][1]
+    monkeypatch.setattr(limits, "MAX_BYTES", 40 * len(data) - 1)
     error = fuzz.check_file(path, data, read, _valid_info)
-    assert "expected at most 100" in str(error)
+    assert f"{len(data)} bytes as data set description would take" in str(error)
+
+
+def test_54_megabytes_are_refused_unread(fuzz, tmp_path):
+    data = b'{"train": [' + b'{"":0},' * 7_700_000 + b"0]}"
+    path = tmp_path / "splits.json"
+    error = fuzz.check_file(path, data, splits.read, _valid_splits)
+    assert "53900014 bytes as split file would take 2.01 GiB of memory" in str(error)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from helpers.mutations import mutate
 
+from tf_probunet import limits
 from tf_probunet.preparation.lidc import pickles
 from tf_probunet.preparation.runner import Unit
 
@@ -97,8 +98,46 @@ def _shared_tuples(levels: int) -> bytes:
     return b"\x80\x02}" + nested + b"K\x01s."
 
 
+def _shared_lists(levels: int) -> bytes:
+    """A list of 2^levels lists, each filled where the memo holds it."""
+    filled = b""
+    for i in range(levels):
+        this, inner = bytes([i + 1]), bytes([i])
+        filled += b"]q" + this + b"0h" + this + b"(h" + inner + b"h" + inner + b"e0"
+    return b"\x80\x02}K\x01]q\x000" + filled + b"h" + bytes([levels]) + b"s."
+
+
+def _chained_lists(levels: int) -> bytes:
+    """A list in a list in a list, each put into the next when that was memoised."""
+    empty = b"".join(b"]r" + struct.pack("<I", i) + b"0" for i in range(levels))
+    chain = b"".join(
+        b"j" + struct.pack("<I", i) + b"j" + struct.pack("<I", i + 1) + b"a0"
+        for i in range(levels - 1)
+    )
+    return b"\x80\x02}K\x01" + empty + chain + b"j\0\0\0\0s."
+
+
+def _hashed_again_and_again(levels: int, times: int) -> bytes:
+    """A tuple of 2^levels tuples that is hashed so many times over."""
+    nested = b")q\x00" + b"".join(
+        b"h" + bytes([i]) + b"\x86q" + bytes([i + 1]) for i in range(levels)
+    )
+    return b"\x80\x04}" + nested + (b"(h" + bytes([levels]) + b"\x910") * times + b"0."
+
+
+def _equal_hashes(number: int) -> bytes:
+    """A dict of whole numbers with one hash: each is compared with all before it."""
+    value = {k * (2**61 - 1): None for k in range(number)}
+    return pickle.dumps(value, 2)
+
+
 HOSTILE = {
     "empty": b"",
+    "lists that are filled in the memo": _shared_lists(60),
+    "lists that are chained in the memo": _chained_lists(2000),
+    "a tuple that is hashed 100 times": _hashed_again_and_again(25, 100),
+    "numbers with one hash": _equal_hashes(30_000),
+    "a value that holds itself": b"\x80\x02}K\x01]q\x00h\x00as.",
     "only a stop": b".",
     "array of 100000 x 100000": _array_state((100_000, 100_000), np.dtype("f8")),
     "array of nothing, 2^60 times": _array_state((2**60,), np.dtype("S0")),
@@ -140,14 +179,22 @@ def test_hostile_pickles_are_refused(fuzz, tmp_path, name):
 
 
 def test_an_array_is_not_taken_for_its_nested_lists(fuzz, tmp_path):
-    # np.asarray would walk 2^30 paths through these lists.
+    # np.asarray would walk 2^20 paths through these lists.
     nested = [0.0]
-    for _ in range(30):
+    for _ in range(20):
         nested = [nested, nested]
     value = {"a": {"image": nested, "masks": nested, "series_uid": "1"}}
     data = pickle.dumps(value)
     (_, (result,)) = fuzz.check_file(tmp_path / "x.pickle", data, _read, _valid)
     assert "expected an array" in result.problems[0].detail
+
+
+def test_what_is_made_of_a_pickle_is_bounded(fuzz, tmp_path, monkeypatch):
+    # A dict of one byte takes 64 of memory.
+    monkeypatch.setattr(limits, "MAX_BYTES", 10**5)
+    data = b"\x80\x02}K\x01(" + b"}" * 1000 + b"ls."
+    error = fuzz.check_file(tmp_path / "x.pickle", data, _read, _valid)
+    assert "what the pickle holds would take" in str(error)
 
 
 def test_keys_that_are_no_names_are_reported(fuzz, tmp_path):

@@ -145,6 +145,20 @@ def test_deep_files_are_read(fuzz, tmp_path):
     assert found[1] == []
 
 
+def test_files_of_five_megabytes_are_refused_unread(fuzz, tmp_path):
+    # 250 MB of such elements took 6 GB and 91 seconds.
+    data = b"<LidcReadMessage>" + b"<a/>" * 1_250_000 + b"</LidcReadMessage>"
+    error = fuzz.check_file(tmp_path / "069.xml", data, _read, _valid)
+    assert "5000035 bytes, expected at most 4194304" in str(error)
+
+
+def test_the_longest_comment_that_is_read(fuzz, tmp_path):
+    # One of 160 MB took minutes: older versions of expat need its length squared.
+    data = b"<IdriReadMessage><!--" + b"x" * 4_190_000 + b"--></IdriReadMessage>"
+    found = fuzz.check_file(tmp_path / "069.xml", data, annotation_xml.read_header, id)
+    assert found.kind == annotation_xml.XRAY_MESSAGE
+
+
 def test_oversized_files_are_refused_unread(fuzz, tmp_path, monkeypatch):
     monkeypatch.setattr(annotation_xml, "_MAX_BYTES", 1000)
     data = _message().encode()

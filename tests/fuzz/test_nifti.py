@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from helpers.mutations import mutate
 
+from tf_probunet import limits
+from tf_probunet.imaging import read_nifti
 from tf_probunet.predict.config import CropConfig
 from tf_probunet.predict.read_inputs import read_inputs
 
@@ -90,3 +92,51 @@ def test_hostile_volumes_are_refused(fuzz, tmp_path, seeds, name, packed):
         path, gzip.compress(data) if packed else data, _read, _valid
     )
     assert isinstance(error, ValueError), error
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_volumes_that_take_too_much_memory(fuzz, tmp_path, monkeypatch, seeds, packed):
+    # 60 voxels become float32.
+    path = tmp_path / ("a.nii.gz" if packed else "a.nii")
+    for data in seeds:
+        data = gzip.compress(data) if packed else data
+        monkeypatch.setattr(limits, "MAX_BYTES", 240)
+        assert len(fuzz.check_file(path, data, _read, _valid)) == 2
+        monkeypatch.setattr(limits, "MAX_BYTES", 239)
+        error = fuzz.check_file(path, data, _read, _valid)
+        assert "[5, 6, 2] voxels would take 240 bytes of memory" in str(error)
+
+
+@pytest.mark.parametrize("kind", [nibabel.Nifti1Image, nibabel.Nifti2Image])
+@pytest.mark.parametrize("order", "<>")
+def test_notes_before_the_voxels_are_bounded(fuzz, tmp_path, kind, order):
+    # A packed file of 20 kB with a note of 20 MB; one of 2 MB could hold 2 GB.
+    header = kind.header_class(endianness=order)
+    header.set_data_shape((5, 6, 2))
+    header["vox_offset"] = 20 * 2**20
+    note = struct.pack(order + "ii", 20 * 2**20 - 560, 6)
+    data = header.binaryblock + b"\1\0\0\0" + note + bytes(20 * 2**20)
+    path = tmp_path / "a.nii.gz"
+    error = fuzz.check_file(path, gzip.compress(data), _read, _valid)
+    assert "voxels from byte 2.09715e+07 on, expected at most 16777216" in str(error)
+
+
+def test_a_plain_file_holds_what_it_announces(fuzz, tmp_path, seeds):
+    # gzip could pack these 2 MB into the 500 bytes of the file; it is not packed.
+    data = _with(seeds[0], _DIM, "8h", 3, 100, 100, 100, 1, 1, 1, 1)
+    error = fuzz.check_file(tmp_path / "a.nii", data, _read, _valid)
+    assert f"announces 2000000 bytes in a file of {len(data)}" in str(error)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_volume_is_scaled_piece_by_piece(fuzz, tmp_path, monkeypatch, packed):
+    monkeypatch.setattr(read_nifti, "_PIECE_VOXELS", 70)
+    volume = np.arange(5 * 6 * 7, dtype=np.int16).reshape(5, 6, 7)
+    image = nibabel.Nifti1Image(volume, np.diag([-0.7, 0.7, 2.0, 1.0]))
+    image.header.set_slope_inter(0.5, -1024)
+    path = tmp_path / ("a.nii.gz" if packed else "a.nii")
+    nibabel.save(image, path)
+    images = fuzz.check_file(path, path.read_bytes(), _read, _valid)
+    expected = np.asanyarray(nibabel.load(path).dataobj)
+    found = np.stack([image.pixels[..., 0].T for image in images], axis=-1)
+    np.testing.assert_array_equal(found, expected[:, ::-1].astype(np.float32))

@@ -13,6 +13,7 @@ import PIL.Image
 import pytest
 from helpers.mutations import mutate, mutate_text, with_png_checksums
 
+from tf_probunet import limits
 from tf_probunet.evaluation import sample_files
 from tf_probunet.predict.config import CropConfig
 from tf_probunet.predict.read_inputs import read_inputs
@@ -283,12 +284,40 @@ def test_a_picture_of_another_kind_is_not_opened(fuzz, tmp_path):
 
 
 def test_all_pages_of_a_file_together_are_bounded(fuzz, tmp_path, monkeypatch):
-    from tf_probunet.imaging import read_picture
-
-    monkeypatch.setattr(read_picture, "MAX_VALUES", SIDE * SIDE)
+    # Of each value there are a byte of Pillow's, one of NumPy's and a float32.
+    monkeypatch.setattr(limits, "MAX_BYTES", 2 * 12 * SIDE * SIDE - 1)
     data = _tiff_seeds()[-1]
     error = fuzz.check_file(tmp_path / "a.tif", data, _predict, _valid_images)
-    assert f"expected at most {SIDE * SIDE}" in str(error)
+    assert f"{2 * SIDE * SIDE} values would take" in str(error)
+
+
+def test_a_palette_counts_as_the_colours_that_it_becomes(fuzz, tmp_path, monkeypatch):
+    monkeypatch.setattr(limits, "MAX_BYTES", 3 * 12 * SIDE * SIDE - 1)
+    buffer = io.BytesIO()
+    PIL.Image.fromarray(_grey()).convert("P").save(buffer, "PNG")
+    error = fuzz.check_file(
+        tmp_path / "a.png", buffer.getvalue(), _predict, _valid_images
+    )
+    assert f"{3 * SIDE * SIDE} values would take" in str(error)
+
+
+def test_a_palette_of_13000_x_13000(fuzz, tmp_path):
+    # Colours for 169 million pixels: below Pillow's limit, as grey below ours.
+    packer, packed = zlib.compressobj(9), b""
+    for _ in range(13):
+        packed += packer.compress(bytes(13_001_000))
+    palette = _chunk(b"PLTE", bytes(768))
+    pixels = _chunk(b"IDAT", packed + packer.flush())
+    data = _png(13_000, 13_000, palette, pixels, colour=3)
+    error = fuzz.check_file(tmp_path / "a.png", data, _predict, _valid_images)
+    assert "507000000 values would take 5.67 GiB of memory" in str(error)
+
+
+def test_values_of_an_array_become_float32(fuzz, tmp_path, monkeypatch):
+    monkeypatch.setattr(limits, "MAX_BYTES", 5 * SIDE * SIDE - 1)
+    data = _npy(_grey())
+    error = fuzz.check_file(tmp_path / "a.npy", data, _predict, _valid_images)
+    assert f"{SIDE * SIDE} values would take 1.25 KiB of memory" in str(error)
 
 
 def test_pages_larger_than_the_file_can_hold_are_not_unpacked(fuzz, tmp_path):
@@ -299,4 +328,4 @@ def test_pages_larger_than_the_file_can_hold_are_not_unpacked(fuzz, tmp_path):
         assert data.count(old) == 1
         data = data.replace(old, struct.pack("<HHII", tag, 4, 1, 10_000))
     error = fuzz.check_file(tmp_path / "a.tif", data, _predict, _valid_images)
-    assert "100000000 values announced" in str(error)
+    assert f"announces 12500000 bytes, packed into {len(data)}" in str(error)

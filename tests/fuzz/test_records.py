@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import json
+
+import PIL.Image
 import pytest
 import tensorflow as tf
 from helpers import datasets
@@ -68,6 +72,43 @@ def test_damaged_examples_in_a_whole_shard(fuzz, data_dir):
                 writer.write(serialized)
         datasets.vouch(data_dir, SHARD)
         fuzz.check(lambda: _read(data_dir), _valid, [SHARD])
+
+
+def _write_picture(data_dir, name: str, picture: bytes) -> None:
+    """Writes a shard whose one record holds this picture as image or label map."""
+    message = tf.train.Example.FromString(
+        records.encode(datasets.example(0), datasets.spec())
+    )
+    message.features.feature[name].bytes_list.value[0] = picture
+    with tf.io.TFRecordWriter(str(data_dir / SHARD)) as writer:
+        writer.write(message.SerializeToString())
+    datasets.vouch(data_dir, SHARD)
+
+
+def _picture(side: int, kind: str) -> bytes:
+    buffer = io.BytesIO()
+    PIL.Image.new("L", (side, side)).save(buffer, kind)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("name", ["image", "labels"])
+@pytest.mark.parametrize("kind", ["PNG", "GIF", "BMP", "JPEG"])
+def test_pictures_of_another_size_are_not_decoded(fuzz, data_dir, name, kind):
+    # 3000 x 3000 pixels; 22000 x 22000 took 6.4 GB.
+    side = 3000 if kind == "PNG" else datasets.SIZE
+    _write_picture(data_dir, name, _picture(side, kind))
+    error = fuzz.check(lambda: _read(data_dir), _valid, [data_dir.name])
+    assert "expected a PNG picture of 8x8 pixels" in str(error)
+
+
+def test_examples_that_take_too_much_memory(fuzz, data_dir):
+    # 22000 x 22000 pixels, in an image and four label maps.
+    path = data_dir / records.INFO_NAME
+    info = json.loads(path.read_text())
+    info["image_shape"] = [22_000, 22_000, 1]
+    path.write_text(json.dumps(info))
+    error = fuzz.check(lambda: _read(data_dir), _valid, [data_dir.name])
+    assert "(22000, 22000, 1) would take 9.02 GiB of memory" in str(error)
 
 
 def test_a_key_that_is_no_text(fuzz, data_dir):

@@ -14,6 +14,7 @@ import pytest
 from helpers import dicom_writer
 from helpers.threshold_model import probability
 
+from tf_probunet import limits
 from tf_probunet.evaluation import sources
 from tf_probunet.predict import predict as predict_lib
 from tf_probunet.predict import sampling
@@ -238,6 +239,50 @@ def test_there_and_back_through_the_models_resolution(mm_model, tmp_path):
     # Every sample is the disc, but for the pixels at its rim.
     shares = [(m & disc).sum() / (m | disc).sum() for m in labels if not m.all()]
     assert len(shares) >= 12 and min(shares) > 0.85
+
+
+@pytest.mark.parametrize("kind", ["dicom", "nifti"])
+def test_pixels_of_any_size_are_resampled_only_if_there_is_room(
+    mm_model, tmp_path, kind
+):
+    hounsfield = np.zeros((512, 512), np.int16)
+    if kind == "dicom":
+        path, mm = tmp_path / "x.dcm", 99
+        dicom_writer.write_slice(
+            path, hounsfield, z_mm=0, uid="1.2", spacing_mm=(mm,) * 2
+        )
+    else:
+        nibabel = pytest.importorskip("nibabel")
+        path, mm = tmp_path / "x.nii", 5000
+        nibabel.save(nibabel.Nifti1Image(hounsfield, np.diag([mm, mm, 1, 1])), path)
+    side = 512 * mm * 2
+    expected = rf"x\..*: {side}x{side} pixels \(of {mm} x {mm} mm, resampled to 0.5 mm"
+    with pytest.raises(ValueError, match=expected + r"\) would take .* GiB of memory"):
+        _predict(mm_model, tmp_path / "out", path, output_format="png")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("mm", ["1e308", "1e-320"])
+@pytest.mark.parametrize("crop", [{"center": "3,3"}, {"pad": True}])
+def test_pixels_whose_size_is_no_size(mm_model, tmp_path, mm, crop):
+    path = tmp_path / "x.npy"
+    np.save(path, np.zeros((32, 32), np.float32))
+    crop = {**crop, "spacing_mm": f"{mm},{mm}"}
+    with pytest.raises(ValueError, match=r"x.npy: pixels of .* mm, expected 0.000001"):
+        _predict(mm_model, tmp_path / "out", path, crop=crop)
+
+
+def test_maps_of_a_large_image_are_refused_before_they_are_drawn(
+    hu_model, tmp_path, monkeypatch
+):
+    path = tmp_path / "x.npy"
+    np.save(path, np.zeros((64, 64), np.float32))
+    monkeypatch.setattr(limits, "MAX_BYTES", 64 * 64 * (16 + 2 * 16 + 2 * 8 + 40))
+    settings = {"crop": {"region": "0,0,8,8"}, "output_format": "png"}
+    _predict(hu_model, tmp_path / "out", path, num_samples=16, **settings)
+    with pytest.raises(ValueError, match=r"x.npy: 17 samples of 64x64 pixels would .*"):
+        _predict(hu_model, tmp_path / "more", path, num_samples=17, **settings)
+    assert not (tmp_path / "more").exists()
 
 
 def test_tiles_give_the_whole_images_samples(hu_model, tmp_path):

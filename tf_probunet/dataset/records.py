@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import PIL.Image
 
-from tf_probunet import damage, files
+from tf_probunet import damage, files, limits
 from tf_probunet.config import MAX_SIDE
 from tf_probunet.hashing import salted_hash
 
@@ -29,10 +29,11 @@ FORMAT_VERSION = "1.0"
 INFO_NAME = "dataset_info.json"
 IGNORE_LABEL = 255
 
+# A PNG file up to its width and height.
+_PNG_HEAD = b"\x89PNG\r\n\x1a\n" + b"\0\0\0\rIHDR"
 _INT16_OFFSET = 32768
 _ORDER_SALT = "record order"
-# More is a damaged description: no such image is read whole, no such study was made.
-_MAX_PIXELS = 2**26
+# More is a damaged description: no such study was made.
 _MAX_MAPS = 1024
 _MAX_CLASSES = 256  # Label maps are stored as uint8.
 # A record: its length, the checksum of that, its bytes, the checksum of those.
@@ -240,6 +241,7 @@ def parse(serialized: tf.Tensor, spec: DatasetSpec) -> dict[str, tf.Tensor]:
 def decode_image(png: tf.Tensor, spec: DatasetSpec) -> tf.Tensor:
     """Decodes an image to [H, W, C] float32, in the units of `spec.intensity`."""
     dtype = tf.uint16 if spec.image_dtype == "int16" else tf.uint8
+    png = _with_size(png, spec)
     image = tf.io.decode_png(png, channels=spec.image_shape[2], dtype=dtype)
     image = tf.ensure_shape(tf.cast(image, tf.float32), spec.image_shape)
     return image - _INT16_OFFSET if spec.image_dtype == "int16" else image
@@ -247,6 +249,7 @@ def decode_image(png: tf.Tensor, spec: DatasetSpec) -> tf.Tensor:
 
 def decode_labels(png: tf.Tensor, spec: DatasetSpec) -> tf.Tensor:
     """Decodes one label map to [H, W] int32; a label that is no class is an error."""
+    png = _with_size(png, spec)
     labels = tf.io.decode_png(png, channels=1, dtype=tf.uint8)[..., 0]
     labels = tf.ensure_shape(tf.cast(labels, tf.int32), spec.image_shape[:2])
     is_class = labels < spec.num_classes
@@ -258,6 +261,19 @@ def decode_labels(png: tf.Tensor, spec: DatasetSpec) -> tf.Tensor:
     message = ["a label map holds", found, f"expected {expected}"]
     with tf.control_dependencies([tf.debugging.Assert(found == 0, message)]):
         return tf.identity(labels)
+
+
+def _with_size(png: tf.Tensor, spec: DatasetSpec) -> tf.Tensor:
+    """Returns a PNG after a look at its size: decoding makes room for any."""
+    height, width, _ = spec.image_shape
+    head = _PNG_HEAD + struct.pack(">II", width, height)
+    # Not `assert_equal`, whose message holds the bytes that were found.
+    fits = tf.equal(tf.strings.substr(png, 0, len(head)), head)
+    check = tf.debugging.Assert(
+        fits, [f"expected a PNG picture of {height}x{width} pixels"]
+    )
+    with tf.control_dependencies([check]):
+        return tf.identity(png)
 
 
 def decode_all_labels(pngs: tf.Tensor, spec: DatasetSpec) -> tf.Tensor:
@@ -610,16 +626,17 @@ def _check_spec(spec: DatasetSpec) -> None:
             f"image_shape {list(shape)[:5]}, expected height, width and channels, "
             f"each from 1 to {MAX_SIDE}"
         )
-    if math.prod(shape[:2]) > _MAX_PIXELS:
-        raise ValueError(
-            f"image_shape {list(shape)}, expected at most {_MAX_PIXELS} pixels"
-        )
     for name, least in (("num_graders", 1), ("num_modes", 0)):
         if not _is_whole(getattr(spec, name), least, _MAX_MAPS):
             raise ValueError(
                 f"{name} {getattr(spec, name)!r}, expected a whole number from {least} "
                 f"to {_MAX_MAPS}"
             )
+    height, width, channels = spec.image_shape
+    maps = channels + spec.num_graders + spec.num_modes
+    limits.check(
+        4 * height * width * maps, f"an example of image_shape {spec.image_shape}"
+    )
     names = (spec.name, *spec.class_names)
     if len(names) < 2 or not all(isinstance(name, str) for name in names):
         raise ValueError(

@@ -13,6 +13,7 @@ from tf_probunet import arrays, files
 from tf_probunet.evaluation import tables
 from tf_probunet.evaluation.metrics import statistics
 from tf_probunet.evaluation.results import METRICS, SCALARS, Metric, lookup
+from tf_probunet.evaluation.sample_files import MAX_SAMPLES
 
 # Compared number by number, as far as both have them.
 _FREE_SETTINGS = {"num_samples", "validation_split"}
@@ -124,6 +125,8 @@ def _check_per_image(per_image: dict[str, np.ndarray], path: pathlib.Path) -> No
         raise ValueError(f"{path}: keys are no list of different names")
     if counts.ndim != 1 or counts.dtype.kind not in "iu" or not len(counts):
         raise ValueError(f"{path}: counts are no list of whole numbers")
+    if len(counts) > MAX_SAMPLES:
+        raise ValueError(f"{path}: {len(counts)} counts, expected up to {MAX_SAMPLES}")
     shapes = [(len(keys), len(counts)), (len(keys),)]
     for name in ("ged", *(metric.name for metric in METRICS)):
         array = per_image.get(name, per_image["ged"])

@@ -20,7 +20,7 @@ from tf_probunet.config import DataConfig
 from tf_probunet.dataset import input_pipeline, records
 from tf_probunet.dataset.cityscapes_labels import NUM_TRAIN_CLASSES
 from tf_probunet.evaluation import results as results_lib
-from tf_probunet.evaluation import scoring, sources, tables
+from tf_probunet.evaluation import sample_files, scoring, sources, tables
 from tf_probunet.evaluation.parts import Parts
 from tf_probunet.hashing import salted_hash
 from tf_probunet.progress import Progress
@@ -99,9 +99,10 @@ class EvaluationConfig:
                 f"task is {self.task!r} and eval_size {self.eval_size!r}, expected "
                 "neither with a SavedModel, which knows its own"
             )
-        if not self.num_samples or min(self.num_samples) < 1:
+        most = sample_files.MAX_SAMPLES
+        if not self.num_samples or not all(1 <= n <= most for n in self.num_samples):
             raise ValueError(
-                f"num_samples is {self.num_samples}, expected numbers of at least 1"
+                f"num_samples is {self.num_samples}, expected numbers from 1 to {most}"
             )
         for name, least in (("batch_size", 1), ("save_samples", 0), ("limit", 0)):
             if getattr(self, name) < least:

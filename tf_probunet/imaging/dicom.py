@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pydicom
 import pydicom.errors
+from pydicom import filereader
 from pydicom.errors import InvalidDicomError
 from pydicom.filereader import data_element_generator
 from pydicom.tag import Tag
@@ -21,9 +22,10 @@ from pydicom.uid import (
     DeflatedExplicitVRLittleEndian,
     ExplicitVRBigEndian,
     ImplicitVRLittleEndian,
+    RLELossless,
 )
 
-from tf_probunet import files
+from tf_probunet import files, limits
 from tf_probunet.damage import reason
 from tf_probunet.imaging.problem import Problem
 
@@ -57,11 +59,16 @@ _TAGS = {
 _COLUMNS = max(_TAGS)
 _META_TAGS = {Tag("TransferSyntaxUID"): "TransferSyntaxUID"}
 
-# Deflated files: pydicom unpacks them whole, however large they get.
-_DEFLATED_UID = b"1.2.840.10008.1.2.1.99"
-_HEAD_BYTES = 2**16
 # Where the tags of nearly all headers end; the private ones behind are long.
 _FIRST_BYTES = 2**12
+# Run lengths pack at most 128 bytes into two.
+_RLE_RATIO = 64
+_JPEG, _JPEG_2000 = b"\xff\xd8", b"\xff\x4f\xff\x51"
+# Markers of a JPEG or JPEG-LS stream: a frame with its size, other sizes than those of
+# the frame, and the scan in which the pixels begin.
+_FRAMES = {*range(0xC0, 0xD0), 0xF7} - {0xC4, 0xC8, 0xCC}
+_PARAMETERS, _SCAN = 0xF8, 0xDA
+_OVERSIZE = 4
 
 # pydicom and its decoders raise all of these for missing, damaged or unknown data.
 _PYDICOM_ERRORS = (
@@ -258,9 +265,7 @@ def read_dataset(path: files.Path, name: str, **kwargs: Any) -> pydicom.Dataset 
     """
     try:
         with files.BoundedReader(path) as stream:
-            if _DEFLATED_UID in stream.read(_HEAD_BYTES):
-                raise ValueError("deflated, which is not read")
-            stream.seek(0)
+            _check_not_deflated(stream)
             return pydicom.dcmread(stream, **kwargs)
     except InvalidDicomError:
         return None
@@ -336,6 +341,9 @@ def read_pixels(path: files.Path, name: str) -> tuple[np.ndarray, tuple[float, f
         _check_shape((int(dataset.Rows), int(dataset.Columns)), name)
         if int(dataset.get("NumberOfFrames") or 1) != 1:
             raise ValueError(f"{dataset.NumberOfFrames} frames, expected one")
+        if int(dataset.get("SamplesPerPixel") or 1) != 1:
+            raise ValueError(f"{dataset.SamplesPerPixel} colours, expected grey")
+        _check_packed_pixels(dataset)
         # As signed or unsigned numbers, by the file's PixelRepresentation.
         pixels = dataset.pixel_array
         spacing = tuple(float(value) for value in dataset.PixelSpacing)
@@ -355,15 +363,19 @@ def read_pixels(path: files.Path, name: str) -> tuple[np.ndarray, tuple[float, f
         raise ValueError(
             f"{name}: rescaled by {slope} and {intercept}, expected two numbers"
         )
-    highest = np.iinfo(np.int16).max
-    scale = (slope, intercept)
-    if all(value.is_integer() and abs(value) < 2**15 for value in scale):
-        # The same in half the time: most scanners give whole numbers.
-        hounsfield = pixels.astype(np.int64) * int(slope) + int(intercept)
-        image = hounsfield.clip(AIR_HU, highest).astype(np.int16)
+    # In place: real numbers take four times the room of the pixels. Whole ones, which
+    # most scanners give, take half of that and half the time.
+    is_whole = all(v.is_integer() and abs(v) < 2**14 for v in (slope, intercept))
+    if is_whole and pixels.dtype.itemsize <= 2:
+        hounsfield = pixels.astype(np.int32)
+        hounsfield *= int(slope)
+        hounsfield += int(intercept)
     else:
-        hounsfield = pixels.astype(np.float64) * slope + intercept
-        image = np.rint(hounsfield.clip(AIR_HU, highest)).astype(np.int16)
+        hounsfield = pixels.astype(np.float64)
+        hounsfield *= slope
+        hounsfield += intercept
+    hounsfield.clip(AIR_HU, np.iinfo(np.int16).max, out=hounsfield)
+    image = np.rint(hounsfield).astype(np.int16)
     return image, (spacing[0], spacing[1])
 
 
@@ -372,6 +384,74 @@ def _check_shape(shape: tuple[int, int], name: str) -> None:
         raise ValueError(
             f"{name}: {shape[0]} x {shape[1]} pixels, expected 1 to {MAX_SIDE} each way"
         )
+
+
+def _check_not_deflated(stream: files.BoundedReader) -> None:
+    """Leaves the stream where it is; pydicom unpacks deflated files without a limit."""
+    # pydicom's own way to the transfer syntax, so that there is no way around it.
+    filereader.read_preamble(stream, force=False)
+    syntax = filereader._read_file_meta_info(stream).get("TransferSyntaxUID")
+    if syntax == DeflatedExplicitVRLittleEndian:
+        raise ValueError("deflated, which is not read")
+    stream.seek(0)
+
+
+def _check_packed_pixels(dataset: pydicom.Dataset) -> None:
+    """Checks that packed pixels unpack to what the header announces, not to more."""
+    syntax = dataset.file_meta.TransferSyntaxUID
+    if not syntax.is_encapsulated:
+        return
+    stream = _packed_stream(dataset)
+    if syntax == RLELossless:
+        limits.check(_RLE_RATIO * len(stream), f"{len(stream)} bytes of run lengths")
+        return
+    expected = (int(dataset.Rows), int(dataset.Columns), 1)
+    for size in _stream_sizes(stream):
+        if size != expected:
+            raise ValueError(
+                f"packed pixels of {size[0]} x {size[1]} in {size[2]} colours, but "
+                f"the header announces {expected[0]} x {expected[1]} in grey"
+            )
+
+
+def _packed_stream(dataset: pydicom.Dataset) -> bytes:
+    """Returns the packed pixels of a file of one frame."""
+    content, items, place = dataset.PixelData, [], 0
+    while content[place : place + 4] == b"\xfe\xff\x00\xe0":
+        (length,) = struct.unpack_from("<I", content, place + 4)
+        items.append(content[place + 8 : place + 8 + length])
+        place += 8 + length
+    # Other offsets than 0 would lead a decoder somewhere else.
+    if not items or items[0].strip(b"\0") or len(items[0]) > 4:
+        raise ValueError("packed pixels of several frames, expected one")
+    if "ExtendedOffsetTable" in dataset:
+        raise ValueError("packed pixels with an extended offset table, expected none")
+    return b"".join(items[1:])
+
+
+def _stream_sizes(stream: bytes) -> list[tuple[int, int, int]]:
+    """Returns rows, columns and colours that JPEG, JPEG-LS or JPEG 2000 announces."""
+    if stream.startswith(_JPEG_2000):
+        right, bottom, left, top = struct.unpack_from(">4I", stream, 8)
+        return [(bottom - top, right - left, *struct.unpack_from(">H", stream, 40))]
+    if not stream.startswith(_JPEG):
+        raise ValueError("packed pixels of an unknown kind")
+    sizes, place, marker = [], 2, None
+    while marker != _SCAN:
+        start, marker, length = struct.unpack_from(">BBH", stream, place)
+        if start != 0xFF:
+            raise ValueError("packed pixels without a header of their own")
+        if marker == 0xFF:  # A byte to fill up.
+            place += 1
+            continue
+        if marker in _FRAMES:
+            sizes.append(struct.unpack_from(">HHB", stream, place + 5))
+        if marker == _PARAMETERS and stream[place + 4] == _OVERSIZE:
+            raise ValueError("packed pixels of over 65535 rows or columns")
+        place += 2 + length
+    if not sizes:
+        raise ValueError("packed pixels without a size")
+    return sizes
 
 
 def _without_copies(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import math
 import pathlib
 import struct
@@ -10,18 +11,22 @@ from typing import Any
 
 import numpy as np
 
+from tf_probunet import limits
 from tf_probunet.damage import reason
 from tf_probunet.imaging.input_image import Geometry, InputImage
 
 SUFFIXES = (".nii", ".nii.gz")
-# Voxels of a volume: 1024 slices of 1024 x 1024.
-MAX_VOXELS = 2**30
 
 # Columns towards the patient's left, rows towards the back, slices upwards: as DICOM.
 AXES = ("L", "P", "S")
 
-# gzip cannot pack tighter.
-_GZIP_RATIO = 1032
+# Where headers of 348 bytes (NIfTI-1) and 540 bytes (NIfTI-2) say where voxels begin.
+_STARTS = {348: (108, "f"), 540: (168, "q")}
+_HEADER_BYTES = 540
+# Notes of other programs lie before the voxels.
+_MAX_START = 2**24
+# Read and scaled at once.
+_PIECE_VOXELS = 2**22
 # nibabel raises all of these for damaged files, beside its own.
 _DAMAGED = (
     ArithmeticError,
@@ -106,9 +111,11 @@ def _read(path: pathlib.Path) -> tuple[np.ndarray, np.ndarray, tuple, bool]:
         nib.spatialimages.HeaderTypeError,
     )
     try:
-        image = nib.load(path)
-        _check_size(image, path.stat().st_size)
-        data = np.asanyarray(image.dataobj)
+        _check_start(path)
+        # Open, so that a packed file is unpacked once and not for each piece.
+        image = nib.load(path, keep_file_open=True)
+        _check_size(image, path)
+        data, is_uint8 = _values(image)
     except damaged as error:
         raise ValueError(
             f"{path}: cannot read the NIfTI file ({reason(error)})"
@@ -118,10 +125,10 @@ def _read(path: pathlib.Path) -> tuple[np.ndarray, np.ndarray, tuple, bool]:
         data = data[..., 0]
     if data.ndim == 2:
         data = data[..., None]
-    if data.ndim != 3 or data.dtype.kind not in "iuf" or not data.size:
+    if data.ndim != 3 or not data.size:
         raise ValueError(
-            f"{path}: {data.dtype} values of shape {list(shape)}, expected numbers of "
-            "shape [x, y] or [x, y, z]"
+            f"{path}: values of shape {list(shape)}, expected numbers of shape [x, y] "
+            "or [x, y, z]"
         )
     if not np.isfinite(image.affine).all():
         raise ValueError(f"{path}: an affine that holds other things than numbers")
@@ -131,17 +138,53 @@ def _read(path: pathlib.Path) -> tuple[np.ndarray, np.ndarray, tuple, bool]:
         raise ValueError(f"{path}: an affine that leaves an axis out")
     turn = orientations.ornt_transform(stored, orientations.axcodes2ornt(AXES))
     affine = image.affine @ orientations.inv_ornt_aff(turn, data.shape)
-    turned = orientations.apply_orientation(data, turn).astype(np.float32)
+    turned = orientations.apply_orientation(data, turn)
     axes = orientations.ornt2axcodes(stored)
-    return turned, affine, axes, data.dtype == np.uint8
+    return turned, affine, axes, is_uint8
 
 
-def _check_size(image: Any, file_bytes: int) -> None:
+def _check_start(path: pathlib.Path) -> None:
+    """Checks where the voxels begin: nibabel reads all that lies before them."""
+    opened = gzip.open(path) if _is_packed(path) else open(path, "rb")
+    with opened as stream:
+        head = stream.read(_HEADER_BYTES).ljust(_HEADER_BYTES, b"\0")
+    for order in "<>":
+        layout = _STARTS.get(struct.unpack_from(order + "i", head)[0])
+        if layout is not None:
+            place, kind = layout
+            (start,) = struct.unpack_from(order + kind, head, place)
+            if not 0 <= start <= _MAX_START:
+                raise ValueError(
+                    f"voxels from byte {start:g} on, expected at most {_MAX_START}"
+                )
+
+
+def _is_packed(path: pathlib.Path) -> bool:
+    return path.name.lower().endswith(".gz")
+
+
+def _check_size(image: Any, path: pathlib.Path) -> None:
     """Checks what the header announces, before room is made for it."""
     voxels = math.prod(int(length) for length in image.shape)
     announced = voxels * image.get_data_dtype().itemsize
-    if voxels > MAX_VOXELS or announced > _GZIP_RATIO * file_bytes:
-        raise ValueError(
-            f"a header that announces {list(image.shape)} voxels in {file_bytes} "
-            f"bytes; expected at most {MAX_VOXELS}"
-        )
+    length = path.stat().st_size
+    if _is_packed(path):
+        limits.check_packed(announced, length)
+    elif announced > length:
+        raise ValueError(f"announces {announced} bytes in a file of {length}")
+    limits.check(4 * voxels, f"a volume of {list(image.shape)} voxels")
+
+
+def _values(image: Any) -> tuple[np.ndarray, bool]:
+    """Returns the scaled values as float32, and whether they are 8-bit ones.
+
+    nibabel scales as float64: piece by piece, that takes little room.
+    """
+    proxy, values = image.dataobj, np.zeros(image.shape, np.float32, order="F")
+    dtype = np.asanyarray(proxy[..., :1]).dtype
+    if dtype.kind not in "iuf":
+        raise ValueError(f"{dtype} values, expected numbers")
+    step = max(1, _PIECE_VOXELS * values.shape[-1] // max(1, values.size))
+    for start in range(0, values.shape[-1], step):
+        values[..., start : start + step] = proxy[..., start : start + step]
+    return values, dtype == np.uint8

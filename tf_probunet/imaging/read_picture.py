@@ -8,16 +8,16 @@ import numpy as np
 import PIL.Image
 import PIL.ImageSequence
 
-from tf_probunet import arrays, damage, files
+from tf_probunet import arrays, damage, files, limits
 from tf_probunet.imaging.input_image import InputImage
 
 PICTURE_SUFFIXES = (".png", ".tif", ".tiff")
 ARRAY_SUFFIXES = (".npy",)
 
-# Values of all pages of a file; Pillow itself bounds the pixels of one page.
-MAX_VALUES = 2**28
-# Deflate packs at most 1032 bytes into one, and a byte holds eight bits of a picture.
-_VALUES_PER_BYTE = 10_000
+# Of a value: in Pillow's picture, in an array, and as float32.
+_BYTES_PER_VALUE = 12
+# Values that a byte of a picture holds at most: bits.
+_VALUES_PER_BYTE = 8
 
 # Modes of Pillow that hold something else than what they are converted to.
 _CONVERSIONS = {"1": "L", "P": "RGB", "I;16B": "I;16"}
@@ -37,9 +37,9 @@ def read_picture(
         ValueError: the file is damaged, or holds no such page.
     """
     try:
-        most = min(MAX_VALUES, _VALUES_PER_BYTE * path.stat().st_size)
+        length = path.stat().st_size
         with files.BoundedReader(path) as file:
-            pages = _pages(PIL.Image.open(file, formats=["PNG", "TIFF"]), most)
+            pages = _pages(PIL.Image.open(file, formats=["PNG", "TIFF"]), length)
     except PIL.UnidentifiedImageError as error:
         raise ValueError(f"{path}: expected a PNG or TIFF picture") from error
     except damage.PICTURE as error:
@@ -63,6 +63,7 @@ def read_array(
         ValueError: the file is damaged, or holds something else.
     """
     array = arrays.read_npy(path)
+    limits.check(array.nbytes + 4 * array.size, f"{path}: {array.size} values")
     if array.dtype.kind not in "iuf":
         raise ValueError(f"{path}: expected an NPY file of numbers")
     if array.ndim not in (2, 3, 4) or 0 in array.shape:
@@ -75,17 +76,20 @@ def read_array(
     )
 
 
-def _pages(opened: PIL.Image.Image, most: int) -> list[np.ndarray]:
-    pages, values = [], 0
+def _pages(opened: PIL.Image.Image, length: int) -> list[np.ndarray]:
+    pages, stored, values = [], 0, 0
     for page in PIL.ImageSequence.Iterator(opened):
-        values += page.width * page.height * len(page.getbands())
-        if values > most:
-            raise ValueError(f"{values} values announced, expected at most {most}")
-        stored = damage.stored_mode(page)
-        if ";16" in stored and not page.mode.startswith("I"):
+        mode = _CONVERSIONS.get(page.mode, page.mode)
+        pixels = page.width * page.height
+        stored += pixels * len(page.getbands())
+        values += pixels * PIL.Image.getmodebands(mode)
+        limits.check_packed(stored // _VALUES_PER_BYTE, length)
+        limits.check(values * _BYTES_PER_VALUE, f"{values} values")
+        raw_mode = damage.stored_mode(page)
+        if ";16" in raw_mode and not page.mode.startswith("I"):
             raise ValueError(
-                f"colours of 16 bits ({stored}) would be cut to 8, expected colours of "
-                "8 bits or grey"
+                f"colours of 16 bits ({raw_mode}) would be cut to 8, expected colours "
+                "of 8 bits or grey"
             )
         pages.append(_array(page))
     return pages

@@ -9,6 +9,10 @@ import numpy as np
 
 from tf_probunet.preparation.lidc.crops import resampling_weights
 
+# Files may say that a pixel has any size: no image gets longer sides than this, which
+# is far more than fits into memory.
+_MAX_SIDE = 2**40
+
 
 @dataclasses.dataclass(frozen=True)
 class Region:
@@ -68,6 +72,14 @@ class Grid:
     shape: tuple[int, int]
     padded: tuple[int, int]
     part: Region | None = None
+
+    @property
+    def resampling_bytes(self) -> int:
+        """What the matrices take that resample the region."""
+        if self.shape == self.region.shape:
+            return 0
+        sides = zip(self.shape, self.region.shape)
+        return 24 * sum(length * size for length, size in sides)
 
     @property
     def seen(self) -> Region:
@@ -166,7 +178,8 @@ def resampled_shape(
     if spacing_mm is None or target_mm is None:
         return shape
     height, width = (
-        max(1, round(size * mm / target_mm)) for size, mm in zip(shape, spacing_mm)
+        max(1, round(min(size * mm / target_mm, _MAX_SIDE)))
+        for size, mm in zip(shape, spacing_mm)
     )
     return height, width
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import numpy as np
 
+from tf_probunet import limits
 from tf_probunet.artifacts.saved_model import LoadedModel
 from tf_probunet.imaging.input_image import InputImage
 from tf_probunet.predict import grid, intensity, sampling
@@ -90,6 +92,7 @@ def predict_image(
     Raises:
         ValueError: image, region and model do not fit each other.
     """
+    check_memory(image, model, config)
     prepared = model_input(image, model, crop)
     planned, notes = prepared.grid, list(prepared.notes)
     count = sampling.num_samples(model, config.num_samples)
@@ -112,19 +115,28 @@ def predict_image(
             labels[done, rows, cols] = probabilities.argmax(-1)
             mean[rows, cols] += probabilities / count
             done += 1
-    logs = np.log(np.maximum(mean, np.finfo(np.float32).tiny))
     return Prediction(
         image=image,
         grid=planned,
         shown=grid.resample(prepared.shown, planned.region.shape).clip(0, 1),
         labels=labels,
         mean=mean,
-        entropy=-(mean * logs).sum(-1),
+        entropy=_entropy(mean),
         hypotheses=group(
             labels[:, rows, cols], num_classes=num_classes, least_iou=config.group_iou
         ),
         notes=notes,
     )
+
+
+def _entropy(mean: np.ndarray) -> np.ndarray:
+    """Returns the entropy [H, W] of [H, W, K], class by class to save memory."""
+    entropy = np.zeros(mean.shape[:2], np.float32)
+    for probability in np.moveaxis(mean, -1, 0):
+        entropy -= probability * np.log(
+            np.maximum(probability, np.finfo(np.float32).tiny)
+        )
+    return entropy
 
 
 def plan_grid(image: InputImage, model: LoadedModel, crop: CropConfig) -> grid.Grid:
@@ -146,7 +158,7 @@ def plan_grid(image: InputImage, model: LoadedModel, crop: CropConfig) -> grid.G
         if model.data.scored_size and not _exceeds_frame(image, model):
             seen_size = model.data.eval_size
     region.check_inside(image.shape, about)
-    return grid.plan(
+    planned = grid.plan(
         region,
         spacing_mm=image.spacing_mm,
         target_mm=target,
@@ -156,6 +168,42 @@ def plan_grid(image: InputImage, model: LoadedModel, crop: CropConfig) -> grid.G
         shape=shape,
         seen_size=seen_size,
         center=crop.center_numbers,
+    )
+    _check_resampled(planned, image, model)
+    return planned
+
+
+def check_memory(image: InputImage, model: LoadedModel, config: PredictConfig) -> None:
+    """Checks what the maps of a prediction take: they are as large as the image.
+
+    Raises:
+        ValueError: it is too much.
+    """
+    count = sampling.num_samples(model, config.num_samples)
+    # The image four times for its picture, the label maps and a comparison of them, the
+    # mean and what is written of it, and a dozen bytes for each step of the rest.
+    channels, classes = image.pixels.shape[2], model.network.num_classes
+    per_pixel = 16 * channels + 2 * count + 8 * classes + 40
+    limits.check(
+        math.prod(image.shape) * per_pixel,
+        f"{image.describe()}: {count} samples of {image.shape[0]}x{image.shape[1]} "
+        "pixels",
+        "give a smaller image, or fewer --num_samples",
+    )
+
+
+def _check_resampled(planned: grid.Grid, image: InputImage, model: LoadedModel) -> None:
+    """Checks what a region takes at the model's resolution, before it is resampled."""
+    (height, width), channels = planned.shape, image.pixels.shape[2]
+    per_pixel = 20 * channels + 8 * model.network.num_classes
+    what = f"{image.describe()}: {height}x{width} pixels"
+    if planned.shape != planned.region.shape:
+        spacing = " x ".join(f"{mm:g}" for mm in image.spacing_mm)
+        what += f" (of {spacing} mm, resampled to {model.spacing_mm:g} mm)"
+    limits.check(
+        height * width * per_pixel + planned.resampling_bytes,
+        what,
+        "--region cuts a part out",
     )
 
 
@@ -182,7 +230,11 @@ def _centred(
         )
     size = (side, side)
     if target is not None:
-        size = tuple(max(1, round(side * target / mm)) for mm in image.spacing_mm)
+        # One more pixel than there are is enough to see that the image is too small.
+        size = tuple(
+            max(1, round(min(side * target / mm, length + 1)))
+            for mm, length in zip(image.spacing_mm, image.shape)
+        )
     region = grid.region_around(center, size, image.shape)
     return region, (side, side) if region.shape == size else None
 

@@ -46,9 +46,10 @@ def read_inputs(inputs: Sequence[str], crop: CropConfig) -> list[InputImage]:
     if series:
         name = _stem(series[0] if len(series) == 1 else series[0].resolve().parent)
         images += read_dicom.read_series(series, name, crop.slices)
+    images = [_with_spacing(image, crop) for image in images]
     for image in images:
         _check_values(image)
-    return _with_own_names([_with_spacing(image, crop) for image in images])
+    return _with_own_names(images)
 
 
 def _read_directory(
@@ -113,6 +114,13 @@ def _check_values(image: InputImage) -> None:
     if bad:
         raise ValueError(
             f"{image.describe()}: {bad} values are NaN or infinite, expected numbers"
+        )
+
+    # From molecules to more than any body; areas in mm² stay numbers.
+    if image.spacing_mm and not all(1e-6 < mm < 1e6 for mm in image.spacing_mm):
+        raise ValueError(
+            f"{image.describe()}: pixels of {image.spacing_mm[0]:g} x "
+            f"{image.spacing_mm[1]:g} mm, expected 0.000001 to 1000000 mm"
         )
 
 

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from tf_probunet import files
+from tf_probunet import files, limits
 from tf_probunet.damage import reason
 from tf_probunet.dataset.records import Example
 from tf_probunet.hashing import content_hash
@@ -26,10 +26,18 @@ from tf_probunet.preparation.runner import Unit, UnitResult
 
 SIZE = 128
 
-# Containers in containers, and what all of a pickle comes to when what is shared is
-# counted wherever it appears: hashing a key walks through all of it.
+# Containers in containers.
 _MAX_DEPTH = 50
+# Values that all of a pickle comes to when what is shared is counted wherever it
+# appears: hashing a key walks through all of it, and so does each call with it.
 _MAX_WEIGHT = 10**8
+# Of Python's smallest container, beside the stack and the memo of the unpickler.
+_BYTES_PER_VALUE = 200
+
+# Opcodes that change the value under what they take.
+_CHANGING = {"APPEND", "APPENDS", "SETITEM", "SETITEMS", "ADDITEMS", "BUILD"}
+# Opcodes that take values, and make nothing of them.
+_IDLE = {"POP", "POP_MARK", "STOP"}
 
 _TYPES = re.compile(r"[biuf]\d{1,2}|[SU]\d{1,4}")
 
@@ -96,12 +104,11 @@ def check_opcodes(handle: BinaryIO) -> None:
     """
     with mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ) as content:
         size = len(content)
-        stack: list[_Load | None] = []  # None is a mark.
-        memo: dict[int, _Load] = {}
+        machine = _Machine()
         for opcode, argument in _opcodes(content):
             if opcode.name == "FRAME" and argument > size - content.tell():
                 raise ValueError(f"a frame of {argument} bytes in a file of {size}")
-            _follow(opcode, argument, stack, memo)
+            machine.follow(opcode, argument)
 
 
 def source(path: files.Path) -> Source:
@@ -176,12 +183,21 @@ def process_series(unit: Unit) -> UnitResult:
     return result
 
 
-@dataclasses.dataclass(frozen=True)
 class _Load:
-    """What a value on the unpickler's stack holds: levels, and values in all."""
+    """What a value of the unpickler holds.
 
-    depth: int = 1
-    weight: int = 1
+    Attributes:
+        depth: levels of containers.
+        weight: values in all; those that it holds several times are counted so often.
+        is_part: whether another value holds it, so that it may change no more: what
+            holds it would not know.
+    """
+
+    __slots__ = ("depth", "weight", "is_part")
+
+    def __init__(self) -> None:
+        self.depth = self.weight = 1
+        self.is_part = False
 
 
 def _opcodes(
@@ -200,47 +216,75 @@ def _opcodes(
         yield opcode, argument
 
 
-def _follow(
-    opcode: pickletools.OpcodeInfo,
-    argument: Any,
-    stack: list[_Load | None],
-    memo: dict[int, _Load],
-) -> None:
-    """Does to the stack and the memo what an opcode does, with loads for values."""
-    if "GET" in opcode.name:
-        stack.append(memo[int(argument)])
-        return
-    if "PUT" in opcode.name or opcode.name == "MEMOIZE":
-        place = len(memo) if argument is None else int(argument)
-        if place > len(memo):
-            raise ValueError(f"memo place {place}, expected at most {len(memo)}")
-        memo[place] = _top(stack)
-        return
-    if opcode.name == "DUP":
-        stack.append(_top(stack))
-        return
-    taken = []
-    if pickletools.markobject in opcode.stack_before:
-        while (load := stack.pop()) is not None:
-            taken.append(load)
-    for kind in reversed(opcode.stack_before):
-        if kind not in (pickletools.markobject, pickletools.stackslice):
-            taken.append(_top(stack))
-            stack.pop()
-    made = _Load(
-        1 + max((load.depth for load in taken), default=0),
-        1 + sum(load.weight for load in taken),
-    )
-    if made.depth > _MAX_DEPTH or made.weight > _MAX_WEIGHT:
-        raise ValueError(f"over {_MAX_DEPTH} levels or {_MAX_WEIGHT} values")
-    for kind in opcode.stack_after:
-        stack.append(None if kind is pickletools.markobject else made)
+class _Machine:
+    """Does what the unpickler does, with loads for values."""
 
+    def __init__(self) -> None:
+        self._stack: list[_Load | None] = []  # None is a mark.
+        self._memo: dict[int, _Load] = {}
+        self._weight = self._values = 0
 
-def _top(stack: list[_Load | None]) -> _Load:
-    if stack[-1] is None:
-        raise ValueError("a mark where a value was expected")
-    return stack[-1]
+    def follow(self, opcode: pickletools.OpcodeInfo, argument: Any) -> None:
+        """Does what an opcode does.
+
+        Raises:
+            ValueError: what it makes is out of bounds.
+            LookupError: there is no such value.
+        """
+        stack, memo = self._stack, self._memo
+        if isinstance(argument, int) and abs(argument) >= 2**64:
+            # Larger ones can all have the same hash: a dict of them takes for ever.
+            raise ValueError("a whole number of over 64 bits")
+        if "GET" in opcode.name:
+            stack.append(memo[int(argument)])
+        elif "PUT" in opcode.name or opcode.name == "MEMOIZE":
+            place = len(memo) if argument is None else int(argument)
+            if place > len(memo):
+                raise ValueError(f"memo place {place}, expected at most {len(memo)}")
+            memo[place] = self._top()
+        elif opcode.name == "DUP":
+            stack.append(self._top())
+        elif opcode.stack_before:
+            self._make(opcode)
+        else:
+            for kind in opcode.stack_after:
+                stack.append(None if kind is pickletools.markobject else _Load())
+        self._values += 1
+        limits.check(self._values * _BYTES_PER_VALUE, "what the pickle holds")
+
+    def _make(self, opcode: pickletools.OpcodeInfo) -> None:
+        taken = self._take(opcode)
+        changed = taken.pop() if opcode.name in _CHANGING else None
+        if opcode.name not in _IDLE:
+            for load in taken:
+                load.is_part = True
+        if changed is not None and changed.is_part:
+            raise ValueError("it changes a value that is part of another already")
+        made = changed or _Load()
+        made.depth = max([made.depth, *(1 + load.depth for load in taken)])
+        weight = sum(load.weight for load in taken)
+        made.weight += weight
+        self._weight += weight
+        if made.depth > _MAX_DEPTH or self._weight > _MAX_WEIGHT:
+            raise ValueError(f"over {_MAX_DEPTH} levels or {_MAX_WEIGHT} values")
+        self._stack += [made] * len(opcode.stack_after)
+
+    def _take(self, opcode: pickletools.OpcodeInfo) -> list[_Load]:
+        """Takes an opcode's values off the stack, the topmost first."""
+        taken, below = [], len(opcode.stack_before)
+        if pickletools.markobject in opcode.stack_before:
+            below = opcode.stack_before.index(pickletools.markobject)
+            while (load := self._stack.pop()) is not None:
+                taken.append(load)
+        for _ in range(below):
+            taken.append(self._top())
+            self._stack.pop()
+        return taken
+
+    def _top(self) -> _Load:
+        if self._stack[-1] is None:
+            raise ValueError("a mark where a value was expected")
+        return self._stack[-1]
 
 
 class _RestrictedUnpickler(pickle.Unpickler):
