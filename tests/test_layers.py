@@ -16,7 +16,7 @@ _PACKAGE = "tf_probunet"
 # What each part of the package may import of it.
 _BASE = {
     *("", "files", "damage", "arrays", "checksums", "hashing", "progress", "config"),
-    "cityscapes_labels",
+    *("cityscapes_labels", "exchange", "locks"),
 }
 _METRICS = _BASE | {"evaluation"}
 _AFTER_EXPORT = "readers of saved models"
