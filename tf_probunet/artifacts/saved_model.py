@@ -131,7 +131,8 @@ def load(path: files.Path) -> LoadedModel:
     metadata = _read_asset(path, "metadata.json", _METADATA)
     dataset = _read_asset(path, "dataset.json", _DATASET)
     try:
-        module = tf.saved_model.load(str(path))
+        with files.without_patterns(path) as plain:
+            module = tf.saved_model.load(str(plain))
     except tf.errors.OpError as error:
         raise ValueError(f"{path}: damaged SavedModel ({_reason(error)})") from error
     # For damaged graphs TensorFlow raises all kinds of errors, internal ones too.

@@ -7,11 +7,15 @@ import errno
 import logging as python_logging
 import os
 import re
+import signal
 import sys
 from collections.abc import Callable, Sequence
+from types import FrameType
 from typing import Any
 
 from absl import app, flags, logging
+
+from tf_probunet import progress
 
 FLAGS = flags.FLAGS
 
@@ -57,6 +61,7 @@ def start(
         _fail(error)
     logging.set_verbosity(logging.ERROR)
     python_logging.getLogger("tensorflow").setLevel(python_logging.ERROR)
+    _stop_on_signals()
     run = (lambda: main(rest)) if arguments else main
     app.run(lambda _: _guarded(run), argv=sys.argv[:1], flags_parser=lambda argv: argv)
 
@@ -128,6 +133,30 @@ def _guarded(main: Callable[[], int | None]) -> None:
         if os.environ.get("TF_PROBUNET_TRACEBACK") or not about_disk:
             raise
         _fail(OSError(_WRAPPING.sub("", error.message)))
+
+
+def _stop_on_signals() -> None:
+    """Makes signals end the command as an error does: it cleans up.
+
+    A training handles them itself as long as it runs, to save first.
+    """
+
+    numbers = [
+        number
+        for number in (signal.SIGTERM, signal.SIGHUP)
+        # Under nohup a command goes on without its terminal.
+        if signal.getsignal(number) != signal.SIG_IGN
+    ]
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        for other in numbers:  # A second one would stop the cleaning up.
+            signal.signal(other, signal.SIG_IGN)
+        progress.leave_closed_terminal()
+        sys.stderr.write(f"\nstopped by {signal.Signals(number).name}\n")
+        sys.exit(128 + number)
+
+    for number in numbers:
+        signal.signal(number, stop)
 
 
 def _tensorflow_errors() -> tuple[type[BaseException], ...]:
