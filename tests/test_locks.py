@@ -186,3 +186,65 @@ def _in_thread(call):
     thread.start()
     thread.join()
     raise raised[0]
+
+
+def _evaluate(path):
+    from tf_probunet.evaluation import evaluate
+
+    paths = {"saved_model": "x", "data_dir": "x", "out_dir": str(path)}
+    evaluate.evaluate(evaluate.EvaluationConfig(**paths))
+
+
+def _predict(path):
+    from tf_probunet.predict import config, predict
+
+    predict.predict(
+        model_path="x",
+        inputs=["x"],
+        out_dir=path,
+        crop=config.CropConfig(),
+        config=config.PredictConfig(),
+    )
+
+
+def _figures(path):
+    from tf_probunet.figures import make
+
+    make.make("all", make.Request(), str(path))
+
+
+def _phantom(path):
+    from tf_probunet.config import PhantomConfig
+    from tf_probunet.preparation import phantom
+
+    phantom.prepare(PhantomConfig(), path)
+
+
+def _street_phantom(path):
+    from tf_probunet.preparation import street_phantom
+
+    street_phantom.write(path)
+
+
+def _lidc(path):
+    from tf_probunet.preparation.lidc import prepare as lidc
+
+    lidc.prepare("x", path)
+
+
+@pytest.mark.parametrize(
+    "write", [_evaluate, _predict, _figures, _phantom, _street_phantom, _lidc]
+)
+def test_whatever_writes_a_directory_holds_it(write, tmp_path):
+    with locks.inside(tmp_path):
+        with pytest.raises(locks.InUseError, match=f"{tmp_path}: in use since"):
+            _in_thread(lambda: write(tmp_path))
+        assert os.listdir(tmp_path) == [locks.NAME]
+
+
+def test_a_tflite_file_is_held(tmp_path):
+    from tf_probunet.export import tflite
+
+    with locks.beside(tmp_path / "m.tflite"):
+        with pytest.raises(locks.InUseError, match="m.tflite: in use since"):
+            _in_thread(lambda: tflite.export_tflite("x", tmp_path / "m.tflite"))
