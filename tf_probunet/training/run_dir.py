@@ -6,7 +6,6 @@ import dataclasses
 import pathlib
 import re
 import shutil
-import time
 from typing import Any
 
 import tensorflow as tf
@@ -221,9 +220,7 @@ class CheckpointStore:
         lines = [f'model_checkpoint_path: "{self.names[-1]}"']
         lines += [f'all_model_checkpoint_paths: "{name}"' for name in self.names]
         # TensorFlow's own manager takes no notice of checkpoints without a time.
-        now = time.time()
-        lines += [f"all_model_checkpoint_timestamps: {now}" for _ in self.names]
-        lines.append(f"last_preserved_timestamp: {now}")
+        lines += ["all_model_checkpoint_timestamps: 1" for _ in self.names]
         files.write_text(self.directory / _LIST_NAME, "\n".join(lines) + "\n")
 
 
