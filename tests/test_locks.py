@@ -60,9 +60,13 @@ def test_a_second_command_is_refused_and_told_who_holds_the_directory(other, tmp
     assert (tmp_path / "shared" / locks.NAME).exists()
 
 
-def test_a_killed_owner_is_taken_over_from(other, tmp_path):
+@pytest.mark.parametrize("is_waited_for", [True, False])
+def test_a_killed_owner_is_taken_over_from(other, tmp_path, is_waited_for):
     other.send_signal(signal.SIGKILL)
-    other.wait()
+    # Until somebody has waited for it, the system still lists it.
+    os.waitid(os.P_PID, other.pid, os.WEXITED | os.WNOWAIT)
+    if is_waited_for:
+        other.wait()
     assert (tmp_path / "shared" / locks.NAME).exists()
     with locks.inside(tmp_path / "shared"):
         owner = json.loads((tmp_path / "shared" / locks.NAME).read_text())
@@ -80,6 +84,15 @@ def test_an_owner_that_died_before_it_wrote_is_taken_over_from(tmp_path):
     (tmp_path / locks.NAME).touch()
     with locks.inside(tmp_path):
         pass
+
+
+def test_a_link_in_place_of_a_lock_is_named(tmp_path):
+    (tmp_path / locks.NAME).symlink_to(tmp_path / "nowhere")
+    with pytest.raises(OSError) as caught:
+        with locks.inside(tmp_path):
+            pass
+    assert str(caught.value.filename) == str(tmp_path / locks.NAME)
+    assert not (tmp_path / "nowhere").exists()
 
 
 def test_an_owner_on_another_host_is_not_taken_over_from(tmp_path):

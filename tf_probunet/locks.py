@@ -174,11 +174,11 @@ def _try(lock: pathlib.Path, what: pathlib.Path) -> int | None:
 def _open(lock: pathlib.Path) -> int | None:
     """Opens a lock file that was there; None if it has just gone."""
     try:
-        return os.open(lock, os.O_RDWR)
+        return os.open(lock, os.O_RDWR | os.O_NOFOLLOW)
     except FileNotFoundError:
         return None
     except PermissionError:  # Another user's: to say whose.
-        return os.open(lock, os.O_RDONLY)
+        return os.open(lock, os.O_RDONLY | os.O_NOFOLLOW)
 
 
 def _flock(handle: int) -> bool | None:
@@ -265,9 +265,12 @@ def _started(process: int) -> str:
     Where the system does not tell, "running"; "" if there is no such process.
     """
     try:
-        fields = pathlib.Path(f"/proc/{process}/stat").read_text().rpartition(")")[2]
+        text = pathlib.Path(f"/proc/{process}/stat").read_text()
         boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot} {fields.split()[19]}"  # Ticks since the system was started.
+        fields = text.rpartition(")")[2].split()
+        if fields[0] in "ZX":  # It has ended, but nobody has asked how.
+            return ""
+        return f"{boot} {fields[19]}"  # Ticks since the system was started.
     except OSError:
         pass
     try:

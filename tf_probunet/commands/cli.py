@@ -140,7 +140,6 @@ def _stop_on_signals() -> None:
 
     A training handles them itself as long as it runs, to save first.
     """
-
     numbers = [
         number
         for number in (signal.SIGTERM, signal.SIGHUP)

@@ -137,10 +137,12 @@ class Interrupts(StepCallback):
     def on_train_begin(self, logs: Logs | None = None) -> None:
         """Takes over the signals."""
         super().on_train_begin(logs)
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            # Under nohup a run goes on without its terminal.
-            if signal.getsignal(number) != signal.SIG_IGN:
-                self._before[number] = signal.signal(number, self._note)
+        numbers = [signal.SIGINT, signal.SIGTERM]
+        # Under nohup a run goes on without its terminal.
+        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+            numbers.append(signal.SIGHUP)
+        for number in numbers:
+            self._before[number] = signal.signal(number, self._note)
 
     def on_train_end(self, logs: Logs | None = None) -> None:
         """Gives the signals back."""
