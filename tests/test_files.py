@@ -139,3 +139,27 @@ def test_start_of_a_file(tmp_path):
     (tmp_path / "a").write_bytes(b"12345")
     assert files.read_start(tmp_path / "a", 3) == b"123"
     assert files.read_start(tmp_path / "a", 9) == b"12345"
+
+
+def test_a_name_without_patterns_is_left_as_it_is(tmp_path):
+    with files.without_patterns(tmp_path) as plain:
+        assert plain == tmp_path
+
+
+@pytest.mark.parametrize("name", ["a[1]", "a*", "a?", "a\\b", "]"])
+def test_a_name_with_patterns_is_reached_by_one_without(tmp_path, name, monkeypatch):
+    (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path)
+    with files.without_patterns(name) as plain:
+        (plain / "x").touch()
+        assert not set(str(plain)) & set("[]*?\\")
+    assert not plain.parent.exists()
+    assert os.listdir(name) == ["x"]
+
+
+def test_temporary_files_need_a_place_without_patterns(tmp_path, monkeypatch):
+    (tmp_path / "[t]").mkdir()
+    monkeypatch.setattr(files.tempfile, "tempdir", str(tmp_path / "[t]"))
+    with pytest.raises(ValueError, match="is needed; set TMPDIR"):
+        with files.without_patterns(tmp_path / "[t]"):
+            pass

@@ -11,6 +11,7 @@ import os
 import pathlib
 import re
 import stat
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Union
 
@@ -26,6 +27,7 @@ MAX_JSON_DEPTH = 50
 
 _LARGE_READ = 2**20
 _TEMPORARY = re.compile(r"\..*\.\d+\.tmp(\.[^.]*)?")
+_PATTERN_CHARACTERS = re.compile(r"[\[\]*?\\]")
 
 
 @contextlib.contextmanager
@@ -70,6 +72,34 @@ def remove_temporaries(directory: Path) -> None:
     for path in directory.iterdir() if directory.is_dir() else ():
         if _TEMPORARY.fullmatch(path.name):
             path.unlink()
+
+
+@contextlib.contextmanager
+def without_patterns(directory: Path) -> Iterator[pathlib.Path]:
+    """Yields a path to a directory in which TensorFlow sees no pattern.
+
+    TensorFlow takes the names of checkpoints and SavedModels for patterns when it reads
+    them: in `runs/seed[1]` it looks for those of `runs/seed1`.
+
+    Args:
+        directory: must exist.
+
+    Yields:
+        The directory itself, or a symbolic link to it if its name has one of `[]*?\\`.
+    """
+    directory = pathlib.Path(directory)
+    if not _PATTERN_CHARACTERS.search(str(directory)):
+        yield directory
+        return
+    with tempfile.TemporaryDirectory(prefix="tf_probunet.") as place:
+        if _PATTERN_CHARACTERS.search(place):
+            raise ValueError(
+                f"{place}: a place for temporary files without any of []*?\\ in its "
+                "name is needed; set TMPDIR"
+            )
+        link = pathlib.Path(place, "link")
+        link.symlink_to(directory.resolve(), target_is_directory=True)
+        yield link
 
 
 def write_bytes(path: Path, data: bytes) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import os
+import stat
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -15,6 +16,22 @@ _BAR_WIDTH = 24
 _SECONDS_BETWEEN_DRAWS = 0.2
 _SECONDS_BETWEEN_LINES = 15.0
 _RECENT = 6
+
+
+def leave_closed_terminal() -> None:
+    """Sends what is still printed nowhere if the terminal was closed.
+
+    Otherwise the next line of a command that is about to save would be an error.
+    """
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for number in (1, 2):
+        try:
+            is_device = stat.S_ISCHR(os.fstat(number).st_mode)
+        except OSError:  # It is not open at all.
+            continue
+        if is_device and not os.isatty(number):
+            os.dup2(nowhere, number)
+    os.close(nowhere)
 
 
 class Progress:

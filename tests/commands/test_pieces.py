@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import json
 import os
+import signal
+import subprocess
+import sys
+import time
 
 import pytest
 
@@ -102,3 +107,50 @@ def test_after_a_failure_no_more_pieces_are_begun(work, tmp_path, capsys):
         pieces.side_by_side(tasks)
     assert caught.value.code == 130
     assert (tmp_path / "calls").read_text() == "a\n"
+
+
+def test_two_commands_on_one_directory_are_kept_apart(module, tmp_path):
+    module.Pieces(tmp_path / "out", {})
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        other = pool.submit(module.Pieces, tmp_path / "out", {})
+        with pytest.raises(ValueError, match=f"{tmp_path / 'out'}: in use since"):
+            other.result()
+
+
+# As a command with pieces of work, one of which waits for its end.
+_WAITING = """
+import pathlib, sys
+from tf_probunet.commands import cli, pieces
+path = pathlib.Path(sys.argv.pop(1))
+def main():
+    work = pieces.Pieces(path / "out", {}, 2)
+    wait = lambda: work.run("wait", path / "wait.py", path)
+    work.side_by_side([wait]) if JOBS else wait()
+cli.start(main)
+"""
+_WAIT = """
+import pathlib, signal, sys, time
+path = pathlib.Path(sys.argv[1])
+def stop(number, frame):
+    (path / "saved").touch()
+    sys.exit(143)
+signal.signal(signal.SIGTERM, stop)
+(path / "started").touch()
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("side_by_side", [True, False])
+def test_a_signal_is_handed_on_to_the_pieces(side_by_side, tmp_path):
+    (tmp_path / "wait.py").write_text(_WAIT)
+    script = _WAITING.replace("JOBS", str(side_by_side))
+    words = [sys.executable, "-c", script, str(tmp_path)]
+    process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+    while not (tmp_path / "started").exists() and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGTERM)
+    _, stderr = process.communicate()
+    assert process.returncode == 143, stderr
+    assert "stopped by SIGTERM" in stderr
+    assert (tmp_path / "saved").exists()
+    assert not (tmp_path / "out" / ".lock").exists()

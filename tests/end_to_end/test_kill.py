@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import fcntl
 import itertools
 import json
+import os
 import pathlib
+import pty
 import random
+import shutil
 import signal
+import subprocess
+import sys
+import termios
 import time
 from collections.abc import Callable
 
@@ -29,6 +36,8 @@ _TRAINING = (
     "--checkpoint_every=3 --validate_every=10 --validation_images=4 "
     "--validation_samples=2"
 ).split()
+
+_PREDICTION = ["--num_samples=2", "--overwrite"]
 
 
 @dataclasses.dataclass
@@ -60,7 +69,7 @@ class Command:
 
 @pytest.fixture(scope="module")
 def commands(tmp_path_factory):
-    """The three commands, each of which has run undisturbed."""
+    """The commands, each of which has run undisturbed."""
     base = tmp_path_factory.mktemp("undisturbed")
     data, run, saved = base / "data", base / "run", base / "saved"
     preparation = Command("prepare_phantom.py", _PHANTOM, "--out_dir", data)
@@ -71,11 +80,29 @@ def commands(tmp_path_factory):
         "--out_dir",
         base / "results",
     )
-    preparation.run_undisturbed()
-    training.run_undisturbed()
-    processes.run("export.py", f"--run_dir={run}", f"--out_dir={saved}")
-    evaluation.run_undisturbed()
-    return {"prepare": preparation, "train": training, "evaluate": evaluation}
+    export = Command(
+        "export.py", [f"--run_dir={run}", "--overwrite"], "--out_dir", saved
+    )
+    rng, images = np.random.default_rng(_SEED), base / "images"
+    images.mkdir()
+    for i in range(6):
+        np.save(images / f"{i}.npy", rng.uniform(-1000, 1000, [32, 32]))
+    prediction = Command(
+        "predict.py",
+        [f"--saved_model={saved}", f"--input={images}", *_PREDICTION],
+        "--out_dir",
+        base / "predictions",
+    )
+    found = {
+        "prepare": preparation,
+        "train": training,
+        "export": export,
+        "evaluate": evaluation,
+        "predict": prediction,
+    }
+    for command in found.values():
+        command.run_undisturbed()
+    return found
 
 
 @dataclasses.dataclass
@@ -104,12 +131,13 @@ def _kill_often(
     toll, place = Toll(), directory / "0"
     for i in itertools.count():
         if toll.kills < kills:
-            moment = processes.while_writing(place, rng.randint(0, most_files))
+            number = rng.randint(0, most_files)
+            moment = processes.while_writing(place.parent, number)
             if i % 3 == 2:
                 moment = processes.after(rng.uniform(0.05, 0.8) * command.seconds)
             killed = processes.kill(command.start(place), moment)
             toll.kills += killed
-            toll.torn += killed and any(processes.unfinished(place))
+            toll.torn += killed and any(processes.unfinished(place.parent))
         elif not is_finished(place):
             processes.finish(command.start(place))
         if is_finished(place):
@@ -130,6 +158,19 @@ def _is_trained(directory):
 
 def _is_evaluated(directory):
     return (directory / "results.json").exists()
+
+
+def _is_exported(directory):
+    return (directory / "saved_model.pb").exists() and not _leftovers(directory.parent)
+
+
+def _is_predicted(directory):
+    return (directory / "summary.json").exists() and not _leftovers(directory)
+
+
+def _leftovers(directory):
+    """Returns what only a command that is at work, or was killed, has there."""
+    return [path.name for path in directory.iterdir() if path.name.startswith(".")]
 
 
 def _variables(directory):
@@ -174,12 +215,29 @@ def _assert_same_dataset(directory, expected):
     assert datasets.contents(directory) == datasets.contents(expected)
 
 
+def _assert_same_export(directory, expected):
+    """All but the graph, whose parts TensorFlow orders differently every time."""
+    names = [datasets.contents(path).keys() for path in (directory, expected)]
+    assert names[0] == names[1]
+    for name in ("config.json", "dataset.json", "metadata.json", "README.md"):
+        asset = pathlib.Path("assets", name)
+        assert (directory / asset).read_bytes() == (expected / asset).read_bytes()
+    found, wanted = (
+        _variables(path / "variables" / "variables") for path in (directory, expected)
+    )
+    assert set(found) == set(wanted)
+    for name in wanted:
+        np.testing.assert_array_equal(found[name], wanted[name], err_msg=name)
+
+
 def test_killed_commands_end_as_if_nothing_had_happened(commands, tmp_path):
     rng, tolls = random.Random(_SEED), {}
     for name, kills, most_files, is_finished, compare in (
         ("prepare", 8, 6, _is_prepared, _assert_same_dataset),
         ("train", 8, 12, _is_trained, _assert_same_run),
+        ("export", 6, 4, _is_exported, _assert_same_export),
         ("evaluate", 6, 1, _is_evaluated, _assert_same_results),
+        ("predict", 8, 9, _is_predicted, _assert_same_dataset),
     ):
         tolls[name] = _kill_often(
             commands[name],
@@ -192,7 +250,7 @@ def test_killed_commands_end_as_if_nothing_had_happened(commands, tmp_path):
         )
         assert tolls[name].torn >= 1, tolls
     print(f"kills: {tolls}")
-    assert sum(toll.kills for toll in tolls.values()) >= 20, tolls
+    assert sum(toll.kills for toll in tolls.values()) >= 30, tolls
 
 
 def test_workers_of_a_killed_preparation_end_with_it(commands, tmp_path):
@@ -208,14 +266,20 @@ def test_workers_of_a_killed_preparation_end_with_it(commands, tmp_path):
     _assert_same_dataset(tmp_path, command.expected)
 
 
-def test_terminated_training_saves_and_goes_on(commands, tmp_path):
+def _wait_for(pattern, directory, process):
+    while not list(directory.glob(pattern)) and process.poll() is None:
+        time.sleep(0.001)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_terminated_training_saves_and_goes_on(commands, tmp_path, number):
     command = commands["train"]
     process = command.start(tmp_path)
-    while not list(tmp_path.glob("checkpoints/*.index")) and process.poll() is None:
-        time.sleep(0.01)
-    process.send_signal(signal.SIGTERM)
+    _wait_for("checkpoints/*.index", tmp_path, process)
+    process.send_signal(number)
     stdout, stderr = process.communicate()
-    assert process.returncode == 128 + signal.SIGTERM, stderr
+    assert process.returncode == 128 + number, stderr
+    assert _leftovers(tmp_path) == []
     step = int(stdout.split("stopped at step ")[1].split()[0])
     assert 3 <= step < 60
     assert tf.train.latest_checkpoint(f"{tmp_path}/checkpoints").endswith(f"-{step}")
@@ -226,3 +290,82 @@ def test_terminated_training_saves_and_goes_on(commands, tmp_path):
         tmp_path / "checkpoints", command.expected / "checkpoints", but=[counter]
     )
     _assert_same_variables(tmp_path / "best", command.expected / "best", but=[counter])
+
+
+def test_training_saves_when_its_terminal_is_closed(commands, tmp_path):
+    command = commands["train"]
+    terminal, inside = pty.openpty()
+    # No other reason to save, and no end.
+    endless = [f"--{name}=100000" for name in ("steps", "checkpoint_every")]
+    endless += ["--validate_every=100000", "--prior_steps=0", f"--run_dir={tmp_path}"]
+    process = processes.start(
+        command.script,
+        *command.flags,
+        *endless,
+        stdin=inside,
+        stdout=inside,
+        stderr=inside,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )
+    os.close(inside)
+    shown = b""
+    while b"loss" not in shown:  # The progress line, after the first step.
+        shown += os.read(terminal, 1024)
+    os.close(terminal)
+    assert process.wait() == 128 + signal.SIGHUP
+    assert tf.train.latest_checkpoint(f"{tmp_path}/checkpoints") is not None
+    assert _leftovers(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "name, moment",
+    [("export", ".out.*/scratch/*"), ("predict", "out/.predict.*/new/*")],
+)
+def test_terminated_commands_leave_nothing_behind(commands, tmp_path, name, moment):
+    process = commands[name].start(tmp_path / "out")
+    _wait_for(moment, tmp_path, process)
+    process.send_signal(signal.SIGTERM)
+    _, stderr = process.communicate()
+    assert process.returncode == 128 + signal.SIGTERM, stderr
+    assert "stopped by SIGTERM\n" in stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+# Runs a command that kills itself instead of renaming for the n-th time, from 0 on.
+_KILLED_AT = """
+import os, runpy, signal, sys
+left, rename = int(sys.argv[1]), os.rename
+def rename_or_die(source, target):
+    global left
+    if not left:
+        os.kill(os.getpid(), signal.SIGKILL)
+    left -= 1
+    rename(source, target)
+os.rename = rename_or_die
+sys.argv[:2] = []
+sys.path.insert(0, "run")
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def test_predictions_are_exchanged_all_or_none(commands, tmp_path):
+    """Killed in the exchange: the next command, which fails, completes it."""
+    command, place = commands["predict"], tmp_path / "place"
+    other = dataclasses.replace(command, flags=[*command.flags, "--seed=7"])
+    processes.finish(other.start(tmp_path / "old"))
+    new = datasets.contents(command.expected)
+    assert datasets.contents(tmp_path / "old") != new
+    for renames in (0, 3, 8, 13):  # Of 14: 7 old names go, 7 new ones come.
+        shutil.rmtree(place, ignore_errors=True)
+        shutil.copytree(tmp_path / "old", place)
+        words = [f"run/{command.script}", *command.flags, f"--out_dir={place}"]
+        words = [sys.executable, "-c", _KILLED_AT, str(renames), *words]
+        killed = subprocess.run(words, cwd=processes.ROOT, capture_output=True)
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
+        assert len(_leftovers(place)) == 2  # The new results, and the lock.
+        failing = ["--input=missing.npy", f"--out_dir={place}"]
+        process = processes.start(command.script, command.flags[0], *failing)
+        process.communicate()
+        assert process.returncode == 1
+        assert datasets.contents(place) == new

@@ -1,5 +1,6 @@
 """SavedModels: what they compute, where they load, and how they are written."""
 
+import concurrent.futures
 import json
 import pathlib
 import re
@@ -446,6 +447,77 @@ def test_only_savedmodels_are_replaced_and_only_if_asked(run, tmp_path, monkeypa
         export.export_run(run, out_dir, overwrite=True)
     assert (out_dir / "thesis.tex").read_text() == "new"
     assert list(tmp_path.iterdir()) == [out_dir]
+
+
+@pytest.fixture
+def quick_save(monkeypatch):
+    """Stands for TensorFlow's part of an export."""
+
+    def write(module, path, signatures):
+        pathlib.Path(path).mkdir()
+        (pathlib.Path(path) / "saved_model.pb").write_text("new")
+
+    monkeypatch.setattr(tf.saved_model, "save", write)
+
+
+def test_what_a_link_points_to_is_replaced_and_the_link_is_kept(
+    run, tmp_path, quick_save
+):
+    (tmp_path / "disk" / "model").mkdir(parents=True)
+    (tmp_path / "disk" / "model" / "saved_model.pb").write_text("old")
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "disk" / "model")
+    assert export.export_run(run, link, overwrite=True) == link
+    assert link.is_symlink()
+    assert (tmp_path / "disk" / "model" / "saved_model.pb").read_text() == "new"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["disk", "link"]
+    assert [p.name for p in (tmp_path / "disk").iterdir()] == ["model"]
+
+
+def test_what_a_killed_export_left_is_removed_or_completed(run, tmp_path, quick_save):
+    (tmp_path / ".sm.abcd_123" / "scratch").mkdir(parents=True)
+    completed = tmp_path / ".sm.abcd_456"
+    (completed / "new" / "sm").mkdir(parents=True)
+    (completed / "new" / "sm" / "saved_model.pb").write_text("killed")
+    (completed / "journal.json").write_text('{"names": ["sm"]}')
+    (tmp_path / ".sm.settings").mkdir()
+    (tmp_path / ".sm.settings" / "mine").touch()
+    (tmp_path / ".other.abcd_123" / "scratch").mkdir(parents=True)
+    with pytest.raises(ValueError, match="sm: exists already; --overwrite replaces"):
+        export.export_run(run, tmp_path / "sm")
+    assert (tmp_path / "sm" / "saved_model.pb").read_text() == "killed"
+    left = sorted(p.name for p in tmp_path.iterdir())
+    assert left == [".other.abcd_123", ".sm.settings", "sm"]
+
+
+def test_two_exports_to_one_directory_are_kept_apart(run, tmp_path, monkeypatch):
+    def export_again(*args, **kwargs):
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            pool.submit(export.export_run, run, tmp_path / "sm").result()
+
+    monkeypatch.setattr(tf.saved_model, "save", export_again)
+    with pytest.raises(ValueError, match=f"{tmp_path / 'sm'}: in use since .* by proc"):
+        export.export_run(run, tmp_path / "sm")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_directories_with_patterns_for_names(phantom_dir, tmp_path):
+    """From the checkpoint over the SavedModel to the results and the model card."""
+    run, out = tmp_path / "run[1]*", tmp_path / "sm[1]?"
+    run_dirs.make_run(run, phantom_dir)
+    export.export_run(run, out)
+    config = evaluate.EvaluationConfig(
+        saved_model=str(out),
+        data_dir=str(phantom_dir),
+        out_dir=str(tmp_path / "results[1]"),
+        num_samples=(2,),
+        limit=2,
+        validation_split="",
+    )
+    results = evaluate.evaluate(config)
+    assert results["data"]["images"] == 2
+    export.export_run(run, out, results=tmp_path / "results[1]", overwrite=True)
+    assert (out / "assets" / "scores.json").is_file()
 
 
 def test_missing_runs_and_checkpoints_are_named(run, tmp_path):

@@ -19,13 +19,12 @@ _PATIENCE_SECONDS = 300.0
 
 def start(script: str, *words: object, **kwargs) -> subprocess.Popen:
     """Starts a command of run/."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.Popen(
         [sys.executable, f"run/{script}", *map(str, words)],
         cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
         text=True,
-        **kwargs,
+        **{**pipes, **kwargs},
     )
 
 

@@ -12,7 +12,7 @@ from tf_probunet import files, models
 from tf_probunet.config import Config, DataConfig, ModelConfig
 from tf_probunet.dataset import records
 from tf_probunet.models.base import SegmentationModel
-from tf_probunet.training.run_dir import BEST_NAME, RunDir
+from tf_probunet.training.run_dir import BEST_NAME, CheckpointStore, RunDir
 
 BEST = {"step": 7, "loss": 12.5, "ged": 0.25}
 
@@ -48,8 +48,8 @@ def make_run(
     run_dir = RunDir(path)
     run_dir.claim(config, records.read_info(data_dir))
     checkpoint = tf.train.Checkpoint(model=model)
-    manager = tf.train.CheckpointManager(checkpoint, str(run_dir.best), max_to_keep=1)
-    manager.save(checkpoint_number=BEST["step"])
+    store = CheckpointStore(checkpoint, run_dir.best, keep=1)
+    store.save(BEST["step"])
     files.write_json(path / BEST_NAME, BEST)
     return model
 

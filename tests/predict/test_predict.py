@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import sys
 import numpy as np
 import PIL.Image
 import pytest
-from helpers import dicom_writer
+from helpers import datasets, dicom_writer
 from helpers.threshold_model import probability
 
 from tf_probunet import limits
@@ -346,6 +347,46 @@ def test_all_or_nothing(hu_model, tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space left"):
         _predict(hu_model, tmp_path / "out", *inputs)
     assert not (tmp_path / "out").exists()
+
+
+def test_what_is_no_result_is_not_replaced(hu_model, tmp_path):
+    np.save(tmp_path / "x.npy", _hounsfield((16, 16)))
+    (tmp_path / "out" / "x").mkdir(parents=True)
+    (tmp_path / "out" / "x" / "scan.dcm").touch()
+    with pytest.raises(ValueError, match="out/x: holds something else than results"):
+        _predict(hu_model, tmp_path / "out", tmp_path / "x.npy", overwrite=True)
+    assert (tmp_path / "out" / "x" / "scan.dcm").exists()
+
+
+def test_the_exchange_of_a_killed_prediction_is_completed(
+    hu_model, tmp_path, monkeypatch
+):
+    """Killed after the first new result: the next command, which fails, goes on."""
+
+    class Killed(BaseException):
+        pass
+
+    for name in "ab":
+        np.save(tmp_path / f"{name}.npy", _hounsfield((16, 16)))
+    inputs, out = [tmp_path / "a.npy", tmp_path / "b.npy"], tmp_path / "out"
+    _predict(hu_model, tmp_path / "new", *inputs, seed=6)
+    _predict(hu_model, out, *inputs)
+    rename = os.rename
+
+    def rename_one_new(source, target):
+        if source.parent.name == "new" and source.name == "b":
+            raise Killed
+        rename(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rename", rename_one_new)
+        with pytest.raises(Killed):
+            _predict(hu_model, out, *inputs, seed=6, overwrite=True)
+    (out / ".predict.abcd_123" / "c").mkdir(parents=True)  # Killed before.
+    with pytest.raises(ValueError, match="exists already"):
+        _predict(hu_model, out, *inputs)
+    assert datasets.contents(out) == datasets.contents(tmp_path / "new")
+    assert sorted(p.name for p in out.iterdir()) == ["a", "b", "summary.json"]
 
 
 def test_dicom_without_highdicom(hu_model, tmp_path, monkeypatch):

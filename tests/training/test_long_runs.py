@@ -18,7 +18,7 @@ from tf_probunet.config import (
 )
 from tf_probunet.dataset import records
 from tf_probunet.training import callbacks, train
-from tf_probunet.training.run_dir import RunDir
+from tf_probunet.training.run_dir import CheckpointStore, RunDir
 from tf_probunet.training.strategy import mirrored
 
 CONFIG = Config(
@@ -132,10 +132,8 @@ def restored(finished, phantom_dir, tmp_path):
     def restore():
         model, checkpoint = train.build(config)
         del model
-        manager = tf.train.CheckpointManager(
-            checkpoint, str(tmp_path / "run" / "checkpoints"), max_to_keep=3
-        )
-        return train.restore(checkpoint, manager)
+        store = CheckpointStore(checkpoint, tmp_path / "run" / "checkpoints", keep=3)
+        return train.restore(checkpoint, store)
 
     return tmp_path / "run" / "checkpoints", restore
 

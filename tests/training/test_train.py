@@ -1,5 +1,6 @@
 """Training runs: learning, resuming, refusing, replicas and broken losses."""
 
+import concurrent.futures
 import dataclasses
 import json
 import pathlib
@@ -11,7 +12,7 @@ import pytest
 import tensorflow as tf
 from helpers import datasets, runs
 
-from tf_probunet import models, seeds
+from tf_probunet import locks, models, seeds
 from tf_probunet.config import (
     AugmentationConfig,
     Config,
@@ -23,7 +24,7 @@ from tf_probunet.dataset import input_pipeline, records
 from tf_probunet.evaluation.metrics import ged
 from tf_probunet.models.base import SegmentationModel
 from tf_probunet.training import callbacks, logs, train, validation
-from tf_probunet.training.run_dir import RunDir
+from tf_probunet.training.run_dir import RunDir, latest_checkpoint
 from tf_probunet.training.strategy import mirrored
 
 CONFIG = Config(
@@ -126,6 +127,41 @@ def test_stopped_and_resumed_run_ends_with_the_same_weights(
     assert resumed.step == 6 and resumed.signal is None
     runs.assert_same_weights(finished[0], tmp_path)
     assert resumed.best == finished[1].best
+
+
+def test_the_end_of_the_terminal_saves_unless_it_is_ignored(
+    phantom_dir, tmp_path, monkeypatch
+):
+    original = callbacks.Interrupts.on_step
+
+    def hang_up_at_two(self, logs):
+        if self.step == 2:
+            signal.raise_signal(signal.SIGHUP)
+        original(self, logs)
+
+    monkeypatch.setattr(callbacks.Interrupts, "on_step", hang_up_at_two)
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    try:
+        stopped = _train(CONFIG, phantom_dir, tmp_path / "a")
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # As under nohup.
+        finished = _train(CONFIG, phantom_dir, tmp_path / "b")
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert (stopped.step, stopped.signal) == (2, signal.SIGHUP)
+    assert train.exit_code(stopped) == 129
+    assert latest_checkpoint(tmp_path / "a" / "checkpoints") == "ckpt-2"
+    assert (finished.step, finished.signal) == (6, None)
+
+
+def test_a_run_directory_is_held_while_a_run_writes_to_it(phantom_dir, tmp_path):
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        with locks.inside(tmp_path / "run"):
+            (tmp_path / "run" / "checkpoints" / "ckpt-3_temp").mkdir(parents=True)
+            other = pool.submit(_train, CONFIG, phantom_dir, tmp_path / "run")
+            with pytest.raises(ValueError, match="run: in use since .* by process"):
+                other.result()
+            # Another run's temporary files are its own.
+            assert (tmp_path / "run" / "checkpoints" / "ckpt-3_temp").exists()
 
 
 def test_signals_are_given_back_after_a_run(phantom_dir, tmp_path):

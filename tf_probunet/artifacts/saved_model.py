@@ -132,7 +132,8 @@ def load(path: files.Path) -> LoadedModel:
     metadata = _read_asset(path, "metadata.json", _METADATA)
     dataset = _read_asset(path, "dataset.json", _DATASET)
     try:
-        module = tf.saved_model.load(str(path))
+        with files.without_patterns(path) as plain:
+            module = tf.saved_model.load(str(plain))
     except tf.errors.OpError as error:
         reason = damage.graph_reason(error)
         raise ValueError(f"{path}: damaged SavedModel ({reason})") from error

@@ -11,11 +11,15 @@ import logging as python_logging
 import os
 import pathlib
 import re
+import signal
 import sys
 from collections.abc import Callable, Sequence
+from types import FrameType
 from typing import Any
 
 from absl import app, flags, logging
+
+from tf_probunet import progress
 
 FLAGS = flags.FLAGS
 
@@ -85,6 +89,7 @@ def start(
         _fail(error)
     logging.set_verbosity(logging.ERROR)
     python_logging.getLogger("tensorflow").setLevel(python_logging.ERROR)
+    _stop_on_signals()
     run = (lambda: main(rest)) if arguments else main
     app.run(lambda _: _guarded(run), argv=sys.argv[:1], flags_parser=lambda argv: argv)
 
@@ -173,6 +178,29 @@ def _no_memory(message: str) -> str:
         _WRAPPING.sub("", said[0]).strip()[:200] if said else "no room for an array"
     )
     return f"out of memory ({reason}); smaller images, batches or networks need less"
+
+
+def _stop_on_signals() -> None:
+    """Makes signals end the command as an error does: it cleans up.
+
+    A training handles them itself as long as it runs, to save first.
+    """
+    numbers = [
+        number
+        for number in (signal.SIGTERM, signal.SIGHUP)
+        # Under nohup a command goes on without its terminal.
+        if signal.getsignal(number) != signal.SIG_IGN
+    ]
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        for other in numbers:  # A second one would stop the cleaning up.
+            signal.signal(other, signal.SIG_IGN)
+        progress.leave_closed_terminal()
+        sys.stderr.write(f"\nstopped by {signal.Signals(number).name}\n")
+        sys.exit(128 + number)
+
+    for number in numbers:
+        signal.signal(number, stop)
 
 
 def _tensorflow_errors() -> tuple[type[BaseException], ...]:

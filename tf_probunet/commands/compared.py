@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import glob
 import pathlib
 import time
 from collections.abc import Sequence
@@ -111,7 +112,9 @@ def train(
 def trained(pieces: Pieces, model: Candidate) -> str:
     """Returns the flag that tells `run/export.py` where a trained model is."""
     path = pieces.path / model.key
-    return f"--members={path}_[0-9][0-9]" if model.is_ensemble else f"--run_dir={path}"
+    if model.is_ensemble:
+        return f"--members={glob.escape(str(path))}_[0-9][0-9]"
+    return f"--run_dir={path}"
 
 
 def score(
@@ -162,10 +165,12 @@ def time_samples(pieces: Pieces, model: Candidate, size: int) -> tuple[float, in
 def _time_samples(path: pathlib.Path, size: int, repeats: int) -> dict:
     import tensorflow as tf
 
+    from tf_probunet.artifacts import saved_model
+
     metadata = _metadata(path)
     config = files.read_json(path / "assets" / "config.json", "configuration")
     count = min(16, metadata["max_samples"] or 16)
-    model = tf.saved_model.load(str(path))
+    model = saved_model.load(path).module
     image = tf.zeros([1, size, size, config["model"]["image_channels"]])
     seconds = []
     for _ in range(repeats + 2):  # The first calls make the graph ready.

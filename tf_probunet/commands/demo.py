@@ -39,6 +39,7 @@ def make(pieces: Pieces, model: str) -> float:
 
 
 def main() -> None:
+    from tf_probunet import files
     from tf_probunet.commands import demo_summary
 
     values = cli.FLAGS
@@ -52,6 +53,7 @@ def main() -> None:
     saved = pieces.path / "prob_unet_saved_model"
     kept = pieces.path / "prob_unet_results" / "samples.npz"
     print("\nreloading the SavedModel where only TensorFlow can be imported")
-    seconds += pieces.run("reload", RELOAD, saved, kept)
+    with files.without_patterns(saved) as plain:
+        seconds += pieces.run("reload", RELOAD, plain, kept)
     demo_summary.draw(kept, pieces.path / "samples.png")
     demo_summary.summarise(pieces.path, MODELS, seconds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import concurrent.futures
 import contextlib
 import os
@@ -12,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import IO, TypeVar
 
-from tf_probunet import files
+from tf_probunet import files, locks
 
 _INTERRUPTED = 130
 # TensorFlow computes with so many threads; of all cores if it is not set.
@@ -38,11 +39,17 @@ class Pieces:
                 its share of the threads, and what it prints goes to `logs`.
 
         Raises:
-            ValueError: the directory holds pieces of other settings.
+            ValueError: the directory holds pieces of other settings, or another
+                command works on them.
         """
         self.path = pathlib.Path(out_dir)
         self._notes = self.path / "done"
         self._jobs, self._exit_code = jobs, 0
+        self._running: set[subprocess.Popen] = set()
+        # Held until this command ends: its pieces hold their own directories.
+        hold = contextlib.ExitStack()
+        hold.enter_context(locks.inside(self.path))
+        atexit.register(hold.close)
         known = self.path / "settings.json"
         if not known.exists():
             files.write_json(known, settings)
@@ -92,7 +99,8 @@ class Pieces:
         """Does tasks of several pieces each, `jobs` at a time.
 
         When a piece fails, those beside it come to their end, and no more are begun.
-        Ctrl-C reaches the commands as well, which save and end.
+        Ctrl-C reaches the commands as well, which save and end; another signal is
+        handed on to them.
 
         Returns:
             What each task returned.
@@ -116,6 +124,10 @@ class Pieces:
                     concurrent.futures.wait(futures)
                 except KeyboardInterrupt:
                     self._exit_code = _INTERRUPTED
+                except SystemExit as stop:  # A signal: see cli.
+                    self._exit_code = stop.code
+                    for process in list(self._running):
+                        process.terminate()
         return [future.result() for future in futures]
 
     @contextlib.contextmanager
@@ -143,12 +155,20 @@ class Pieces:
             stdout=output,
             stderr=None if output is None else subprocess.STDOUT,
         )
-        while True:
-            try:
-                code = process.wait()
-                return 128 - code if code < 0 else code
-            except KeyboardInterrupt:
-                continue
+        self._running.add(process)
+        try:
+            while True:
+                try:
+                    code = process.wait()
+                    return 128 - code if code < 0 else code
+                except KeyboardInterrupt:
+                    continue
+                except SystemExit:  # A signal: see cli.
+                    process.terminate()
+                    process.wait()
+                    raise
+        finally:
+            self._running.discard(process)
 
     def remember(self, name: str, compute: Callable[[], dict]) -> dict:
         """Returns what `compute` gave, now or in an earlier run."""

@@ -15,7 +15,7 @@ import numpy as np
 import scipy
 import tensorflow as tf
 
-from tf_probunet import __version__, files
+from tf_probunet import __version__, files, locks
 from tf_probunet.config import DataConfig
 from tf_probunet.dataset import input_pipeline, records
 from tf_probunet.dataset.cityscapes_labels import NUM_TRAIN_CLASSES
@@ -139,8 +139,14 @@ def evaluate(config: EvaluationConfig) -> dict[str, Any]:
 
     Raises:
         FileNotFoundError: model, samples or data are not there.
-        ValueError: they do not fit each other, are damaged, or `out_dir` holds results.
+        ValueError: they do not fit each other, are damaged, or `out_dir` holds results
+            or is being written to by another command.
     """
+    with locks.inside(config.out_dir):
+        return _evaluate(config)
+
+
+def _evaluate(config: EvaluationConfig) -> dict[str, Any]:
     out_dir = pathlib.Path(config.out_dir)
     if (out_dir / RESULTS_NAME).exists() and not config.overwrite:
         raise ValueError(

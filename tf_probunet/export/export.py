@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import os
 import pathlib
-import shutil
-import tempfile
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from tf_probunet import damage, files
+from tf_probunet import damage, exchange, files, locks
 from tf_probunet.artifacts import checksums
 from tf_probunet.export.model_card import model_card, read_scores
 from tf_probunet.export.signatures import Signatures
@@ -137,7 +135,7 @@ def save(
     Args:
         model: with its weights.
         run_dir: the run that `config.json` and `dataset.json` are taken from.
-        out_dir: where to write.
+        out_dir: where to write. Of a symbolic link, what it points to is written.
         validation: the scores for the model card, if there are any.
         members: of an ensemble: `run_dir`, `seed` and `validation` of each.
         results: of an evaluation of these weights, for the model card.
@@ -150,11 +148,29 @@ def save(
         FileNotFoundError: there are no results, or no longer the SavedModel that was
             evaluated.
         ValueError: `out_dir` exists already, or is to be overwritten and holds
-            something else than a SavedModel; or the results are damaged or of another
-            model.
+            something else than a SavedModel; the results are damaged or of another
+            model; or another command is writing to `out_dir`.
     """
-    out_dir = pathlib.Path(out_dir)
-    _check_free(out_dir, overwrite)
+    target = pathlib.Path(os.path.realpath(out_dir))
+    with locks.beside(target):
+        exchange.recover(target.parent, target.name)
+        _check_free(pathlib.Path(out_dir), overwrite)
+        with exchange.staged(target.parent, target.name) as staging:
+            saved = staging.new / target.name
+            _write(saved, staging.scratch, model, run_dir, validation, members, results)
+    return pathlib.Path(out_dir)
+
+
+def _write(
+    saved: pathlib.Path,
+    assets: pathlib.Path,
+    model: SegmentationModel,
+    run_dir: RunDir,
+    validation: dict[str, Any] | None,
+    members: Sequence[dict[str, Any]] | None,
+    results: files.Path | None,
+) -> None:
+    """Writes the SavedModel, and what it copies to the directory `assets` first."""
     scores = None if results is None else _scores_of(model, results)
     module = tf.Module("tf_probunet")
     module.weights = list(model.trainable_variables)
@@ -174,31 +190,16 @@ def save(
     }
     if members:
         metadata["members"] = list(members)
-    out_dir.parent.mkdir(parents=True, exist_ok=True)
-    temporary = pathlib.Path(
-        tempfile.mkdtemp(prefix=f".{out_dir.name}.", dir=out_dir.parent)
-    )
-    try:
-        assets = temporary / "write"
-        files.write_json(assets / CONFIG_NAME, run_dir.config().to_json())
-        files.write_json(assets / DATASET_NAME, run_dir.dataset())
-        files.write_json(assets / METADATA_NAME, metadata)
-        card = model_card(
-            run_dir.config(), run_dir.dataset(), metadata, validation, scores
-        )
-        files.write_text(assets / CARD_NAME, card)
-        if scores:
-            files.write_json(assets / SCORES_NAME, scores)
-        module.assets = [tf.saved_model.Asset(str(p)) for p in sorted(assets.iterdir())]
-        saved = temporary / "saved_model"
-        tf.saved_model.save(module, str(saved), signatures=functions)
-        checksums.write(saved)
-        if out_dir.exists():
-            os.replace(out_dir, temporary / "replaced")
-        os.replace(saved, out_dir)
-    finally:
-        shutil.rmtree(temporary)
-    return out_dir
+    files.write_json(assets / CONFIG_NAME, run_dir.config().to_json())
+    files.write_json(assets / DATASET_NAME, run_dir.dataset())
+    files.write_json(assets / METADATA_NAME, metadata)
+    card = model_card(run_dir.config(), run_dir.dataset(), metadata, validation, scores)
+    files.write_text(assets / CARD_NAME, card)
+    if scores:
+        files.write_json(assets / SCORES_NAME, scores)
+    module.assets = [tf.saved_model.Asset(str(p)) for p in sorted(assets.iterdir())]
+    tf.saved_model.save(module, str(saved), signatures=functions)
+    checksums.write(saved)
 
 
 def _scores_of(model: SegmentationModel, results: files.Path) -> dict[str, Any]:
@@ -245,15 +246,16 @@ def _has_weights(scored: pathlib.Path, model: SegmentationModel) -> bool:
     """Whether a SavedModel has exactly the weights of a model."""
     weights = model.trainable_variables
     try:
-        reader = tf.train.load_checkpoint(str(scored / "variables" / "variables"))
-        shapes = reader.get_variable_to_shape_map()
-        names = [_WEIGHT.format(i) for i in range(len(weights))]
-        if {n for n in shapes if n.startswith("weights/")} != set(names):
-            return False
-        return all(
-            np.array_equal(reader.get_tensor(name), variable.numpy())
-            for name, variable in zip(names, weights)
-        )
+        with files.without_patterns(scored) as plain:
+            reader = tf.train.load_checkpoint(str(plain / "variables" / "variables"))
+            shapes = reader.get_variable_to_shape_map()
+            names = [_WEIGHT.format(i) for i in range(len(weights))]
+            if {n for n in shapes if n.startswith("weights/")} != set(names):
+                return False
+            return all(
+                np.array_equal(reader.get_tensor(name), variable.numpy())
+                for name, variable in zip(names, weights)
+            )
     except CHECKPOINT_ERRORS as error:
         reason = damage.reason(error)
         raise ValueError(f"{scored}: damaged SavedModel ({reason})") from error

@@ -6,12 +6,13 @@ import pathlib
 
 import tensorflow as tf
 
-from tf_probunet import files
+from tf_probunet import files, locks
 from tf_probunet.export.signatures import segmentations
 from tf_probunet.models.prob_unet import ProbUNet
 from tf_probunet.training.run_dir import RunDir
 
 
+@locks.holding("out_file", locks.beside)
 def export_tflite(
     run_dir: files.Path,
     out_file: files.Path,
@@ -37,7 +38,8 @@ def export_tflite(
     Raises:
         FileNotFoundError: there is no run, or no checkpoint in it.
         ValueError: `out_file` exists already or is no `.tflite`, the model has no
-            latents, or the down-samplings do not allow the size.
+            latents, the down-samplings do not allow the size, or another command is
+            writing the file.
     """
     out_file = pathlib.Path(out_file)
     if out_file.suffix != ".tflite":

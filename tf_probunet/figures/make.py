@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
+from tf_probunet import locks
 from tf_probunet.figures import (
     ambiguity,
     energy_distance,
@@ -78,6 +79,7 @@ class Request:
 Named = Iterator[tuple[str, Figure]]
 
 
+@locks.holding("out_dir")
 def make(
     figure: str,
     request: Request,

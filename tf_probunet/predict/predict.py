@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import pathlib
-import shutil
-import tempfile
 from collections.abc import Sequence
 from typing import Any
 
-from tf_probunet import files
+from tf_probunet import exchange, files, locks
 from tf_probunet.artifacts import saved_model
 from tf_probunet.imaging import read_nifti
 from tf_probunet.imaging.input_image import InputImage
@@ -27,8 +24,10 @@ from tf_probunet.progress import track
 
 SUMMARY_NAME = "summary.json"
 PICTURE_NAME = "summary.png"
+_STAGING = "predict"
 
 
+@locks.holding("out_dir")
 def predict(
     *,
     model_path: files.Path,
@@ -51,43 +50,32 @@ def predict(
 
     Raises:
         FileNotFoundError: there is no such file or model.
-        ValueError: a file cannot be read, image and model do not fit each other, or
-            results of that name exist.
+        ValueError: a file cannot be read, image and model do not fit each other,
+            something of that name exists, or another command is writing to `out_dir`.
     """
     out_dir = pathlib.Path(out_dir)
+    exchange.recover(out_dir, _STAGING, by_name=True)
+    files.remove_temporaries(out_dir)
     images = read_inputs(inputs, crop)
     formats, notes = _formats(images, config.output_format)
-    if not config.overwrite:
-        _check_free(out_dir, images)
+    _check_free(out_dir, images, config.overwrite)
     model = saved_model.load(model_path)
     for image in images:  # Before hours of work, not after.
         check_memory(image, model, config)
         model_input(image, model, crop)
-    existed = out_dir.is_dir()
-    out_dir.mkdir(parents=True, exist_ok=True)
-    staging = pathlib.Path(tempfile.mkdtemp(prefix=".predict.", dir=out_dir))
-    try:
+    with exchange.staged(out_dir, _STAGING, last=SUMMARY_NAME) as staging:
         summaries = []
         work = track(zip(images, formats), len(images), "images")
         for image, output_format in work:
             prediction = predict_image(image, model, crop, config)
             described = summary(prediction, model, config)
-            folder = staging / image.name
+            folder = staging.new / image.name
             folder.mkdir()
             _write(folder, prediction, model, output_format)
             files.write_json(folder / SUMMARY_NAME, described)
             summaries.append(described)
         result = _overview(model, summaries, notes)
-        for image in images:
-            target = out_dir / image.name
-            if target.is_dir():
-                shutil.rmtree(target)
-            os.replace(staging / image.name, target)
-        files.write_json(out_dir / SUMMARY_NAME, result)
-    finally:
-        shutil.rmtree(staging)
-        if not existed and not any(out_dir.iterdir()):
-            out_dir.rmdir()
+        files.write_json(staging.new / SUMMARY_NAME, result)
     return result
 
 
@@ -125,11 +113,19 @@ def _formats(images: Sequence[InputImage], wanted: str) -> tuple[list[str], list
     return formats, notes
 
 
-def _check_free(out_dir: pathlib.Path, images: Sequence[InputImage]) -> None:
-    for name in [SUMMARY_NAME, *(image.name for image in images)]:
-        if (out_dir / name).exists():
+def _check_free(
+    out_dir: pathlib.Path, images: Sequence[InputImage], overwrite: bool
+) -> None:
+    """Checks that there is nothing in the way that may not be replaced."""
+    paths = [out_dir / image.name for image in images]
+    for path in [out_dir / SUMMARY_NAME, *paths]:
+        if path.exists() and not overwrite:
+            raise ValueError(f"{path}: exists already; --overwrite replaces it")
+    for path in paths:
+        is_empty = path.is_dir() and not any(path.iterdir())
+        if path.exists() and not is_empty and not (path / SUMMARY_NAME).is_file():
             raise ValueError(
-                f"{out_dir / name}: exists already; --overwrite replaces it"
+                f"{path}: holds something else than results; it is not replaced"
             )
 
 

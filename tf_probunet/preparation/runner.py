@@ -19,7 +19,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from tf_probunet import files
+from tf_probunet import files, locks
 from tf_probunet.dataset import records
 from tf_probunet.hashing import salted_hash
 from tf_probunet.imaging.problem import Problem, reasons
@@ -82,6 +82,7 @@ class UnitResult:
         self.counts[name] = self.counts.get(name, 0) + number
 
 
+@locks.holding("out_dir")
 def run(
     units: Sequence[Unit],
     process: Callable[[Unit], UnitResult],
@@ -122,7 +123,7 @@ def run(
     Raises:
         ValueError: with `strict`, at the first problem; a duplicate key, a group in two
             splits or an empty split; two units of one name; a finished data set of
-            other settings lies in `out_dir`.
+            other settings lies in `out_dir`, or another command is writing to it.
     """
     out_dir = pathlib.Path(out_dir)
     _refuse_other_dataset(out_dir, spec, overwrite)

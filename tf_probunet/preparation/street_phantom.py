@@ -13,7 +13,7 @@ import PIL.Image
 import PIL.ImageDraw
 import PIL.ImageFilter
 
-from tf_probunet import files
+from tf_probunet import files, locks
 from tf_probunet.dataset import cityscapes_labels
 from tf_probunet.hashing import salted_hash
 
@@ -80,6 +80,7 @@ def draw_scene(
             return _textured(rng, np.array(street.image), ids), ids
 
 
+@locks.holding("out_dir")
 def write(
     out_dir: files.Path,
     *,

@@ -13,8 +13,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_probunet import damage
-from tf_probunet.progress import Progress
+from tf_probunet.progress import Progress, leave_closed_terminal
+from tf_probunet.training.run_dir import CheckpointStore
 
 Logs = dict[str, Any]
 
@@ -84,25 +84,10 @@ class NonFiniteGuard(StepCallback):
         )
 
 
-def write_checkpoint(manager: tf.train.CheckpointManager, step: int) -> None:
-    """Saves a checkpoint.
-
-    Raises:
-        OSError: it can't be written, for example because the disk is full.
-    """
-    try:
-        manager.save(checkpoint_number=step)
-    except tf.errors.OpError as error:
-        raise OSError(
-            f"{manager.directory}: can't write the checkpoint of step {step} "
-            f"({damage.graph_reason(error)})"
-        ) from error
-
-
 class Checkpoints(StepCallback):
     """Saves every so many steps, after the guard has looked.
 
-    Without a manager nothing is saved, but the guard looks all the same: the workers of
+    Without a place nothing is saved, but the guard looks all the same: the workers of
     a cluster all stop at the same step.
     """
 
@@ -110,11 +95,11 @@ class Checkpoints(StepCallback):
         self,
         start_step: int,
         every: Sequence[int],
-        manager: tf.train.CheckpointManager | None,
+        store: CheckpointStore | None,
         guard: NonFiniteGuard,
     ) -> None:
         super().__init__(start_step)
-        self._every, self._manager, self._guard = every, manager, guard
+        self._every, self._store, self._guard = every, store, guard
         self._saved = start_step
 
     def on_step(self, logs: Logs) -> None:
@@ -131,13 +116,13 @@ class Checkpoints(StepCallback):
         if self.step == self._saved:
             return
         self._guard.check()
-        if self._manager is not None:
-            write_checkpoint(self._manager, self.step)
+        if self._store is not None:
+            self._store.save(self.step)
         self._saved = self.step
 
 
 class Interrupts(StepCallback):
-    """Ends the run after the current step on Ctrl-C or SIGTERM.
+    """Ends the run after the current step on Ctrl-C, SIGTERM or SIGHUP.
 
     A second Ctrl-C ends it at once. A worker of a cluster can't stop alone: it asks,
     and all of them stop at the next step at which they look what was agreed on.
@@ -152,7 +137,11 @@ class Interrupts(StepCallback):
     def on_train_begin(self, logs: Logs | None = None) -> None:
         """Takes over the signals."""
         super().on_train_begin(logs)
-        for number in (signal.SIGINT, signal.SIGTERM):
+        numbers = [signal.SIGINT, signal.SIGTERM]
+        # Under nohup a run goes on without its terminal.
+        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+            numbers.append(signal.SIGHUP)
+        for number in numbers:
             self._before[number] = signal.signal(number, self._note)
 
     def on_train_end(self, logs: Logs | None = None) -> None:
@@ -178,6 +167,7 @@ class Interrupts(StepCallback):
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.signal = number
+        leave_closed_terminal()
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

@@ -95,7 +95,10 @@ def find_members(pattern: str, excluded: files.Path | None = None) -> list[RunDi
         RunDir(path) for path in paths if path.is_dir() and path.resolve() != left_out
     ]
     if not found:
-        raise FileNotFoundError(f"{pattern}: no run directory fits this pattern")
+        hint = ""
+        if pathlib.Path(pattern).parent.is_dir() and "[" in str(pattern):
+            hint = "; for a bracket in a name write [[]"
+        raise FileNotFoundError(f"{pattern}: no run directory fits this pattern{hint}")
     by_seed: dict[int, RunDir] = {}
     for member in found:
         _check_member(member, found[0])
@@ -149,14 +152,15 @@ def last_step(run_dir: RunDir) -> int:
         FileNotFoundError: there is none.
         ValueError: it has no number.
     """
-    path = latest_checkpoint(run_dir.checkpoints)
-    if path is None:
+    name = latest_checkpoint(run_dir.checkpoints)
+    if name is None:
         raise FileNotFoundError(f"{run_dir.checkpoints}: no checkpoint; train first")
     # Checkpoints are numbered by their step.
-    step = path.rpartition("-")[2]
+    step = name.rpartition("-")[2]
     if not step.isdecimal():
         raise ValueError(
-            f"{path}: a checkpoint without its step, expected <name>-<step>"
+            f"{run_dir.checkpoints / name}: a checkpoint without its step, expected "
+            "<name>-<step>"
         )
     return int(step)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
+import re
 import shutil
 from typing import Any
 
@@ -19,6 +20,7 @@ from tf_probunet.models.weight_average import WeightAverage
 CONFIG_NAME = "config.json"
 DATASET_NAME = "dataset.json"
 BEST_NAME = "best.json"
+_LIST_NAME = "checkpoint"  # As TensorFlow calls it.
 
 _DATASET_FIELDS = {
     "name": [str],
@@ -131,8 +133,8 @@ class RunDir:
         """
         config = self.config()
         directory = {"best": self.best, "last": self.checkpoints}[which]
-        path = latest_checkpoint(directory)
-        if path is None:
+        name = latest_checkpoint(directory)
+        if name is None:
             raise FileNotFoundError(
                 f"{directory}: no checkpoint; train first, or choose --checkpoint="
                 f"{'last' if which == 'best' else 'best'}"
@@ -143,10 +145,13 @@ class RunDir:
             model.weight_average = WeightAverage(model.trainable_variables, decay)
         checkpoint = tf.train.Checkpoint(model=model)
         try:
-            checkpoint.restore(path).assert_existing_objects_matched().expect_partial()
+            with files.without_patterns(directory) as plain:
+                status = checkpoint.restore(str(plain / name))
+                status.assert_existing_objects_matched().expect_partial()
         except CHECKPOINT_ERRORS as error:
-            reason = damage.reason(error)
-            raise ValueError(f"{path}: unreadable checkpoint ({reason})") from error
+            raise ValueError(
+                f"{directory / name}: unreadable checkpoint ({damage.reason(error)})"
+            ) from error
         if decay and which == "last":  # The best was saved with the averages applied.
             model.weight_average.apply(model.trainable_variables)
         return model
@@ -155,26 +160,114 @@ class RunDir:
         """Removes what a killed run left of files it was writing."""
         files.remove_temporaries(self.path)
         for directory in (self.checkpoints, self.best):
-            # TensorFlow's names for a checkpoint and for the list of checkpoints.
+            files.remove_temporaries(directory)
+            # TensorFlow's name for a checkpoint that it is writing.
             for path in directory.glob("*_temp"):
                 shutil.rmtree(path)
+            # The list of checkpoints, as earlier versions wrote it.
             for path in directory.glob("checkpoint.tmp*"):
                 path.unlink()
 
 
+class CheckpointStore:
+    """The checkpoints in a directory, of which the last few are kept.
+
+    They lie as `tf.train.CheckpointManager` would lay them. That deletes whatever fits
+    the directory's name as a pattern, though, also in the directories of other runs.
+    """
+
+    def __init__(
+        self, checkpoint: tf.train.Checkpoint, directory: pathlib.Path, keep: int
+    ) -> None:
+        """Reads which there are.
+
+        Args:
+            checkpoint: what to save and restore.
+            directory: where.
+            keep: how many.
+
+        Raises:
+            ValueError: the list of checkpoints is damaged.
+        """
+        self._checkpoint, self.directory, self._keep = checkpoint, directory, keep
+        self.names = _listed(directory)
+
+    def save(self, step: int) -> None:
+        """Writes the checkpoint `ckpt-<step>`, and deletes those over the limit.
+
+        Raises:
+            OSError: it can't be written, for example because the disk is full.
+        """
+        name = f"ckpt-{step}"
+        self._checkpoint.save_counter.assign_add(1)
+        self.directory.mkdir(parents=True, exist_ok=True)
+        with files.without_patterns(self.directory) as directory:
+            try:
+                self._checkpoint.write(str(directory / name))
+            except tf.errors.OpError as error:
+                raise OSError(
+                    f"{self.directory}: can't write the checkpoint of step {step} "
+                    f"({damage.graph_reason(error)})"
+                ) from error
+        self.names = [n for n in self.names if n != name] + [name]
+        # Listed before any is deleted: whatever happens, there is one to go on from.
+        self._write_list()
+        if len(self.names) <= self._keep:
+            return
+        for old in self.names[: -self._keep]:
+            self._delete(old)
+        self.names = self.names[-self._keep :]
+        self._write_list()
+
+    def restore(self, name: str) -> None:
+        """Loads a checkpoint.
+
+        Raises:
+            One of `CHECKPOINT_ERRORS`: it is damaged or of another model.
+        """
+        with files.without_patterns(self.directory) as directory:
+            status = self._checkpoint.restore(str(directory / name))
+            status.assert_existing_objects_matched()
+
+    def _delete(self, name: str) -> None:
+        files_of_it = re.compile(re.escape(name) + r"\.(index|data-\d+-of-\d+)")
+        for path in self.directory.iterdir():
+            if files_of_it.fullmatch(path.name):
+                path.unlink()
+
+    def _write_list(self) -> None:
+        lines = [f'model_checkpoint_path: "{self.names[-1]}"']
+        lines += [f'all_model_checkpoint_paths: "{name}"' for name in self.names]
+        # TensorFlow's own manager takes no notice of checkpoints without a time.
+        lines += ["all_model_checkpoint_timestamps: 1" for _ in self.names]
+        files.write_text(self.directory / _LIST_NAME, "\n".join(lines) + "\n")
+
+
 def latest_checkpoint(directory: pathlib.Path) -> str | None:
-    """Returns the path of the last checkpoint in a directory, None if there is none.
+    """Returns the name of the last checkpoint in a directory, None if there is none.
 
     Raises:
         ValueError: the list of checkpoints is damaged.
     """
+    names = _listed(directory)
+    is_there = names and (directory / f"{names[-1]}.index").is_file()
+    return names[-1] if is_there else None
+
+
+def _listed(directory: pathlib.Path) -> list[str]:
+    """Returns the names of the checkpoints that are listed, the last one at the end."""
     try:
-        return tf.train.latest_checkpoint(str(directory))
+        state = tf.train.get_checkpoint_state(str(directory))
     except (tf.errors.OpError, ValueError) as error:
         raise ValueError(
-            f"{directory / 'checkpoint'}: damaged list of checkpoints "
+            f"{directory / _LIST_NAME}: damaged list of checkpoints "
             f"({damage.reason(error)})"
         ) from error
+    if state is None:
+        return []
+    last = pathlib.PurePath(state.model_checkpoint_path).name
+    names = [pathlib.PurePath(p).name for p in state.all_model_checkpoint_paths]
+    return [name for name in [*(n for n in names if n != last), last] if name]
 
 
 def _shortened(value: Any) -> str:

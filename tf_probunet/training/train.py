@@ -13,7 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_probunet import damage, files, models
+from tf_probunet import damage, files, locks, models
 from tf_probunet.config import Config
 from tf_probunet.dataset import input_pipeline, records
 from tf_probunet.hashing import salted_hash
@@ -21,7 +21,11 @@ from tf_probunet.models.base import Batch, SegmentationModel
 from tf_probunet.models.weight_average import WeightAverage
 from tf_probunet.training import callbacks, schedules
 from tf_probunet.training import strategy as strategies
-from tf_probunet.training.run_dir import CHECKPOINT_ERRORS, RunDir
+from tf_probunet.training.run_dir import (
+    CHECKPOINT_ERRORS,
+    CheckpointStore,
+    RunDir,
+)
 from tf_probunet.training.validation import Validation, Validator, write_settings
 
 # How often the workers of a cluster look whether one of them wants to stop: each look
@@ -65,8 +69,8 @@ def train(
         How it ended.
 
     Raises:
-        ValueError: configuration, data and run directory do not fit together, or the
-            loss is not finite.
+        ValueError: configuration, data and run directory do not fit together, the
+            loss is not finite, or another command is writing to the directory.
         FileNotFoundError: there is no data.
     """
     info = records.read_info(data_dir)
@@ -75,23 +79,21 @@ def train(
     directory = RunDir(pathlib.Path(run_dir))
     if not resume and directory.checkpoints.exists():
         raise ValueError(f"{run_dir}: holds a run already; go on with it by --resume")
-    if strategies.is_chief(strategy):
-        directory.claim(config, info)
-    with strategies.named_errors(strategy):
+    with contextlib.ExitStack() as stack:
+        if strategies.is_chief(strategy):  # All workers together are one command.
+            stack.enter_context(locks.inside(directory.path))
+            directory.claim(config, info)
+        stack.enter_context(strategies.named_errors(strategy))
         with strategy.scope():
             model, checkpoint = build(config)
-        manager = tf.train.CheckpointManager(
-            checkpoint,
-            str(directory.checkpoints),
-            max_to_keep=config.training.keep_checkpoints,
+        saved = CheckpointStore(
+            checkpoint, directory.checkpoints, keep=config.training.keep_checkpoints
         )
-        start = restore(checkpoint, manager)
+        start = restore(checkpoint, saved)
         _check_workers_agree(strategy, config, info, start)
         if start >= config.training.steps:
             return Outcome(start, directory.best_score())
-        return _fit(
-            config, info, directory, strategy, model, checkpoint, manager, start
-        )
+        return _fit(config, info, directory, strategy, model, checkpoint, saved, start)
 
 
 def fit_to_data(config: Config, info: records.DatasetInfo) -> Config:
@@ -176,18 +178,17 @@ def build(config: Config) -> tuple[SegmentationModel, tf.train.Checkpoint]:
     return model, checkpoint
 
 
-def restore(
-    checkpoint: tf.train.Checkpoint, manager: tf.train.CheckpointManager
-) -> int:
+def restore(checkpoint: tf.train.Checkpoint, saved: CheckpointStore) -> int:
     """Loads the last checkpoint that can be read, and returns its step.
 
     Raises:
         ValueError: there are checkpoints, but none can be read.
     """
     problems = []
-    for path in reversed(manager.checkpoints):
+    for name in reversed(saved.names):
+        path = saved.directory / name
         try:
-            checkpoint.restore(path).assert_existing_objects_matched()
+            saved.restore(name)
         except CHECKPOINT_ERRORS as error:
             reason = damage.reason(error)
             problems.append(f"{path}: unreadable checkpoint ({reason})")
@@ -238,7 +239,7 @@ def _fit(
     strategy: tf.distribute.Strategy,
     model: SegmentationModel,
     checkpoint: tf.train.Checkpoint,
-    manager: tf.train.CheckpointManager,
+    saved: CheckpointStore,
     start: int,
 ) -> Outcome:
     training, chief = config.training, strategies.is_chief(strategy)
@@ -249,7 +250,7 @@ def _fit(
     checkpoints = callbacks.Checkpoints(
         start,
         (training.checkpoint_every, training.validate_every),
-        manager if chief else None,
+        saved if chief else None,
         guard,
     )
     several = strategies.num_workers(strategy) > 1

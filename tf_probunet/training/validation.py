@@ -19,13 +19,8 @@ from tf_probunet.evaluation.metrics import ged, switched_modes
 from tf_probunet.figures import sample_grid, style
 from tf_probunet.models.base import Batch, SegmentationModel
 from tf_probunet.training import collapse
-from tf_probunet.training.callbacks import (
-    Logs,
-    NonFiniteGuard,
-    StepCallback,
-    write_checkpoint,
-)
-from tf_probunet.training.run_dir import BEST_NAME, RunDir
+from tf_probunet.training.callbacks import Logs, NonFiniteGuard, StepCallback
+from tf_probunet.training.run_dir import BEST_NAME, CheckpointStore, RunDir
 
 _PICTURE_IMAGES = 6
 _PICTURE_SAMPLES = 8
@@ -161,9 +156,7 @@ class Validation(StepCallback):
         self._run_dir, self._guard = run_dir, guard
         self._report, self._done = report, done
         self._best, self._warning = run_dir.best_score(), None
-        self._manager = tf.train.CheckpointManager(
-            checkpoint, str(run_dir.best), max_to_keep=1
-        )
+        self._store = CheckpointStore(checkpoint, run_dir.best, keep=1)
 
     def on_step(self, logs: Logs) -> None:
         """Validates when it is time."""
@@ -217,7 +210,7 @@ class Validation(StepCallback):
         if self._best is not None and scores[by] >= self._best[by]:
             return
         self._best = {"step": self.step, **{k: float(v) for k, v in scores.items()}}
-        write_checkpoint(self._manager, self.step)
+        self._store.save(self.step)
         files.write_json(self._run_dir.path / BEST_NAME, self._best)
 
 

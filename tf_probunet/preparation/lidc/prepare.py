@@ -6,7 +6,7 @@ import json
 import pathlib
 from typing import Any
 
-from tf_probunet import files
+from tf_probunet import files, locks
 from tf_probunet.dataset.records import DatasetSpec
 from tf_probunet.hashing import salted_hash
 from tf_probunet.imaging.problem import Problem
@@ -25,6 +25,7 @@ _SOURCES = {
 }
 
 
+@locks.holding("out_dir")
 def prepare(
     input_path: files.Path,
     out_dir: files.Path,
