@@ -46,6 +46,8 @@ def test_help_is_quick_and_shows_the_own_flags_first(script):
     docstring = ast.get_docstring(ast.parse(script.read_text(encoding="utf-8")))
     lines = done.stdout.splitlines()
     assert lines[0] == docstring.splitlines()[0]
+    written = script.read_text(encoding="utf-8").split('"""')[1].strip()
+    assert done.stdout.startswith(f"{written}\n")  # Line breaks behind "\\" too.
     first_section = next(line for line in lines if line.endswith(".py:"))
     assert first_section == f"{script}:"
     # What takes its time is not loaded; seconds would depend on the machine's load.
