@@ -52,6 +52,25 @@ def test_several_classes_count_by_their_mean():
     assert len(group(labels, num_classes=3, least_iou=mean + 0.01)) == 2
 
 
+def _streets(flipped):
+    """Maps of 40x50: a road (0, or 3 where flipped), a car, and a few stray pixels."""
+    rng = np.random.default_rng(0)
+    maps = []
+    for flip in flipped:
+        labels = np.full((40, 50), 3 if flip else 0)
+        labels[10:20, 5:30] = 1
+        stray = rng.integers(0, labels.size, 12)
+        labels.flat[stray] = rng.integers(4, 24, 12)
+        maps.append(labels)
+    return np.array(maps, np.uint8)
+
+
+def test_stray_pixels_of_rare_classes_make_no_hypothesis():
+    flipped = [False, True, False, False, True, False]
+    found = group(_streets(flipped), num_classes=24, least_iou=0.7)
+    assert [h.samples for h in found] == [(0, 2, 3, 5), (1, 4)]
+
+
 def _iou(first, second):
     union = (first | second).sum()
     return 1.0 if union == 0 else (first & second).sum() / union

@@ -15,6 +15,8 @@ from tf_probunet.artifacts import checksums
 from tf_probunet.config import DataConfig, ModelConfig
 from tf_probunet.dataset import cityscapes_labels
 
+# An assumption: pixels of the scans of LIDC-IDRI have 0.46 to 0.98 mm, most about this.
+_NATIVE_LIDC_MM = 0.7
 _GRAPH_NAME = "saved_model.pb"
 _METADATA = {
     "model": [str],
@@ -61,6 +63,27 @@ class LoadedModel:
     def spacing_mm(self) -> float | None:
         """The size of a pixel that it was trained on, where that is fixed."""
         return self.dataset["preparation"].get("spacing_mm")
+
+    @property
+    def input_spacing_mm(self) -> float | None:
+        """The size of a pixel that its inputs should have, where one is known.
+
+        The PNG slices of LIDC have each scan's own; a typical one is assumed then.
+        """
+        if self.spacing_mm is None and self.has_rescaled_images:
+            return _NATIVE_LIDC_MM
+        return self.spacing_mm
+
+    @property
+    def camera_frame(self) -> tuple[int, int] | None:
+        """Height and width that camera frames were resized to, if it knows only those.
+
+        Streets are seen from one car: an object's size in pixels means something.
+        """
+        shape = self.dataset.get("image_shape")
+        if self.data.task != "switched" or self.data.frame_size or shape is None:
+            return None
+        return shape[0], shape[1]
 
     @property
     def is_lidc(self) -> bool:
@@ -192,6 +215,13 @@ def _check_values(model: LoadedModel) -> None:
         type(spacing) in (int, float) and 0 < spacing < math.inf
     ):
         raise ValueError(f"{file / 'dataset.json'}: spacing_mm is no size in mm")
+    shape = model.dataset.get("image_shape", [1, 1, 1])
+    if not (
+        isinstance(shape, list)
+        and len(shape) == 3
+        and all(type(side) is int and side > 0 for side in shape)
+    ):
+        raise ValueError(f"{file / 'dataset.json'}: image_shape is no [H, W, C]")
     if model.size_divisor < 1 or (model.metadata["max_samples"] or 1) < 1:
         raise ValueError(
             f"{file / 'metadata.json'}: size_divisor or max_samples below 1"

@@ -13,7 +13,7 @@ from tf_probunet.artifacts.saved_model import LoadedModel
 from tf_probunet.dataset import input_pipeline, records
 from tf_probunet.predict import sampling
 from tf_probunet.predict.config import CropConfig
-from tf_probunet.predict.prediction import model_input
+from tf_probunet.predict.prediction import check_extent, model_input
 from tf_probunet.predict.read_inputs import read_inputs
 
 _WEIGHT = re.compile(r"(?:^|/)f_comb/conv_(\d+)/(kernel|bias)(?::0)?$")
@@ -135,8 +135,12 @@ def scene_of_file(
     _check(model)
     images = read_inputs([path], crop)
     if len(images) > 1:
-        raise ValueError(f"{path}: holds {len(images)} slices; choose one by --slice")
+        raise ValueError(
+            f"{path}: holds {len(images)} slices; choose one by --slice, "
+            "--instance_number or --z_mm"
+        )
     image = images[0]
+    check_extent(images, model, crop, 1)
     prepared = model_input(image, model, crop)
     pixel_mm2 = None
     if image.spacing_mm is not None:

@@ -10,6 +10,10 @@ from scipy.spatial.distance import squareform
 
 from tf_probunet.evaluation.metrics import distances
 
+# Classes that never cover this share of the pixels do not tell hypotheses apart: where
+# there are many, some pixels of the rare ones differ in any two samples.
+_LEAST_AREA = 0.01
+
 
 @dataclasses.dataclass(frozen=True)
 class Hypothesis:
@@ -36,7 +40,7 @@ def group(
     The groups are those of complete linkage: the two that stay most alike are joined
     first, as long as all their samples agree. Samples without foreground agree with
     each other and with no other. With more than two classes it is the mean IoU over
-    the classes present in either sample.
+    the classes present in either sample that cover a hundredth of a sample.
 
     Args:
         labels: [S, H, W] integer.
@@ -61,7 +65,9 @@ def group(
 def _distances(labels: np.ndarray, num_classes: int) -> np.ndarray:
     if num_classes == 2:
         return distances.iou_distances(labels, labels)
-    known = distances.LabelSet(tuple(range(num_classes)), num_classes, ignore=None)
+    areas = [(labels == k).mean(axis=(1, 2)).max() for k in range(num_classes)]
+    large = tuple(k for k, area in enumerate(areas) if area >= _LEAST_AREA)
+    known = distances.LabelSet(large, num_classes, ignore=None)
     return distances.mean_iou_distances(labels, labels, labels=known)
 
 

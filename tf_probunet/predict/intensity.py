@@ -47,6 +47,31 @@ def normalise(
     return scaled.clip(0.0, 1.0).astype(np.float32)
 
 
+def fit_channels(image: InputImage, model: LoadedModel) -> np.ndarray:
+    """Returns the pixels [H, W, C] with the model's channels.
+
+    Grey pictures are often stored as RGB, with three equal channels.
+
+    Raises:
+        ValueError: the channels are others.
+    """
+    pixels, expected = image.pixels, model.network.image_channels
+    channels = pixels.shape[2]
+    if channels == expected:
+        return pixels
+    if (channels, expected) == (3, 1):
+        if (pixels == pixels[..., :1]).all():
+            return pixels[..., :1]
+        raise ValueError(
+            f"{image.describe()}: is in colour, but the model in {model.path} expects "
+            "grey images"
+        )
+    raise ValueError(
+        f"{image.describe()}: has {channels} channels, but the model in {model.path} "
+        f"expects {expected}"
+    )
+
+
 def is_rescaled(image: InputImage, model: LoadedModel, crop: CropConfig) -> bool:
     """Whether the region is rescaled to its own least and largest value by itself.
 
@@ -64,12 +89,7 @@ def check_values(image: InputImage, model: LoadedModel, crop: CropConfig) -> Non
     Raises:
         ValueError: it cannot.
     """
-    channels, expected = image.pixels.shape[2], model.network.image_channels
-    if channels != expected:
-        raise ValueError(
-            f"{image.describe()}: has {channels} channels, but the model in "
-            f"{model.path} expects {expected}"
-        )
+    fit_channels(image, model)
     what = f"{image.describe()}: holds {_WHAT[image.values]}"
     if model.dataset["intensity"] == "hu":
         if crop.window is not None:

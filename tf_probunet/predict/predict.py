@@ -15,7 +15,12 @@ from tf_probunet.imaging import read_nifti
 from tf_probunet.imaging.input_image import InputImage
 from tf_probunet.predict import picture, write_dicom_seg, write_nifti, write_png
 from tf_probunet.predict.config import CropConfig, PredictConfig
-from tf_probunet.predict.prediction import Prediction, model_input, predict_image
+from tf_probunet.predict.prediction import (
+    Prediction,
+    check_extent,
+    model_input,
+    predict_image,
+)
 from tf_probunet.predict.read_inputs import read_inputs
 from tf_probunet.predict.summary import summary
 from tf_probunet.progress import track
@@ -55,6 +60,7 @@ def predict(
     if not config.overwrite:
         _check_free(out_dir, images)
     model = saved_model.load(model_path)
+    check_extent(images, model, crop, len(inputs))
     for image in images:  # Before hours of work, not after.
         model_input(image, model, crop)
     existed = out_dir.is_dir()

@@ -27,7 +27,7 @@ def summary(
         "model_resolution": {
             "shape": list(planned.shape),
             "seen": dataclasses.asdict(planned.seen),
-            "spacing_mm": model.spacing_mm,
+            "spacing_mm": _resolution(prediction, model),
         },
         "num_samples": len(prediction.labels),
         "seed": config.seed,
@@ -52,6 +52,13 @@ def summary(
         ],
         "notes": prediction.notes,
     }
+
+
+def _resolution(prediction: Prediction, model: LoadedModel) -> float | None:
+    """Returns the size of a pixel that the network sees, where that is known."""
+    if prediction.image.spacing_mm is None:
+        return model.spacing_mm
+    return model.input_spacing_mm
 
 
 def presence(prediction: Prediction, model: LoadedModel) -> float | None:
