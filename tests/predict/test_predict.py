@@ -269,7 +269,7 @@ def _nodule(spacing_mm, size=80, diameter_mm=8.4):
     return np.where(np.hypot(rows, cols) < diameter_mm / 2, 50, -850)
 
 
-@pytest.mark.parametrize("spacing_mm", [0.4, 0.5, 0.7, 0.9])
+@pytest.mark.parametrize("spacing_mm", [0.4, 0.5, 0.65, 0.7, 0.9])
 def test_a_model_of_native_pixels_gets_typical_ones(frame_model, tmp_path, spacing_mm):
     path = dicom_writer.write_slice(
         tmp_path / "x.dcm",
@@ -282,35 +282,37 @@ def test_a_model_of_native_pixels_gets_typical_ones(frame_model, tmp_path, spaci
     crop = {"center": "40,40"}
     result = _predict(frame_model, out, path, crop=crop, output_format="png")
     summary = json.loads((out / "x" / "summary.json").read_text())
-    # The frame has 32 pixels of 0.7 mm.
-    assert summary["region"]["height"] == round(32 * 0.7 / spacing_mm)
+    # The frame has 32 pixels of 0.7 mm, or of their own size if that is close.
+    is_close = spacing_mm in (0.65, 0.7)
+    height = 32 if is_close else round(32 * 0.7 / spacing_mm)
+    assert summary["region"]["height"] == height
     assert summary["model_resolution"]["shape"] == [32, 32]
-    assert summary["model_resolution"]["spacing_mm"] == 0.7
+    assert summary["model_resolution"]["spacing_mm"] == (None if is_close else 0.7)
     area = summary["hypotheses"][0]["areas"]["lesion"]["mm2"]
     assert area == pytest.approx(np.pi / 4 * 8.4**2, rel=0.1)
     notes = " ".join(result["images"][0]["notes"])
     resampled = (
         f"pixels of {spacing_mm:g} x {spacing_mm:g} mm were resampled to about 0.7"
     )
-    assert (resampled in notes) == (spacing_mm != 0.7)
+    assert (resampled in notes) == (not is_close)
 
 
 def test_regions_at_a_typical_pixel_size_fit_the_model(frame_model, tmp_path):
     path = dicom_writer.write_slice(
-        tmp_path / "x.dcm", _nodule(0.72), z_mm=0, uid="1.2", spacing_mm=(0.72, 0.72)
+        tmp_path / "x.dcm", _nodule(0.82), z_mm=0, uid="1.2", spacing_mm=(0.82, 0.82)
     )
-    crop = {"region": "8,8,64,64"}  # 65.8 pixels of 0.7 mm
+    crop = {"region": "8,8,64,64"}  # 75.0 pixels of 0.7 mm
     _predict(frame_model, tmp_path / "out", path, crop=crop, output_format="png")
     summary = json.loads((tmp_path / "out" / "x" / "summary.json").read_text())
-    assert summary["model_resolution"]["shape"] == [64, 64]
+    assert summary["model_resolution"]["shape"] == [72, 72]
     with pytest.raises(
-        ValueError, match=r"21x21 pixels \(after resampling to 0.7 mm\)"
+        ValueError, match=r"28x28 pixels \(after resampling to 0.7 mm\)"
     ):
         _predict(
             frame_model,
             tmp_path / "o",
             path,
-            crop={"region": "8,8,20,20"},
+            crop={"region": "8,8,24,24"},
             output_format="png",
         )
 

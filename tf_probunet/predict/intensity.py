@@ -8,6 +8,8 @@ from tf_probunet.artifacts.saved_model import LoadedModel
 from tf_probunet.imaging.input_image import InputImage
 from tf_probunet.predict.config import CropConfig
 
+# Where tissue lies between black and white, at least, in pictures.
+_TISSUE = 0.75
 _WHAT = {
     "hu": "Hounsfield units",
     "uint8": "8-bit values",
@@ -70,6 +72,20 @@ def fit_channels(image: InputImage, model: LoadedModel) -> np.ndarray:
         f"{image.describe()}: has {channels} channels, but the model in {model.path} "
         f"expects {expected}"
     )
+
+
+def brightened(image: np.ndarray) -> np.ndarray:
+    """Makes a grey image [H, W, C] in 0..1 lighter where a few pixels outshine it.
+
+    Bone makes a CT crop dark that was rescaled to its own range. White becomes what is
+    a third over the tissue: the median of what is brighter than the mean. Colours and
+    images that are bright already are left alone.
+    """
+    if image.shape[-1] == 3:
+        return image
+    bright = image[image > image.mean()]
+    white = np.median(bright) / _TISSUE if bright.size else 1.0
+    return image if white >= 1 else (image / white).clip(0, 1)
 
 
 def is_rescaled(image: InputImage, model: LoadedModel, crop: CropConfig) -> bool:

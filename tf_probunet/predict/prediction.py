@@ -180,7 +180,7 @@ def plan_grid(image: InputImage, model: LoadedModel, crop: CropConfig) -> grid.G
         ValueError: the region is outside of the image, or its size does not fit.
     """
     about, shape, seen_size = image.describe(), None, 0
-    target = model.input_spacing_mm if image.spacing_mm is not None else None
+    target = target_mm(image, model)
     if crop.center_numbers is not None:
         region, shape = _centred(image, model, crop.center_numbers, target)
         seen_size = model.data.eval_size
@@ -209,6 +209,22 @@ def plan_grid(image: InputImage, model: LoadedModel, crop: CropConfig) -> grid.G
     )
 
 
+def target_mm(image: InputImage, model: LoadedModel) -> float | None:
+    """Returns the size of a pixel to resample an image to; None if it is left alone.
+
+    It is where the image's is not known, or close to that of a model which has seen
+    pixels of several sizes.
+    """
+    spacing, target = image.spacing_mm, model.input_spacing_mm
+    if spacing is None or target is None:
+        return None
+    if model.spacing_mm is None and all(
+        abs(mm / target - 1) <= _TOLERANCE for mm in spacing
+    ):
+        return None
+    return target
+
+
 def _approximate_shape(
     region: grid.Region, image: InputImage, model: LoadedModel, reduced: float | None
 ) -> tuple[int, int] | None:
@@ -219,8 +235,8 @@ def _approximate_shape(
     """
     if reduced is not None:
         scales = (reduced, reduced)
-    elif model.spacing_mm is None and model.input_spacing_mm and image.spacing_mm:
-        scales = tuple(mm / model.input_spacing_mm for mm in image.spacing_mm)
+    elif model.spacing_mm is None and target_mm(image, model) is not None:
+        scales = tuple(mm / target_mm(image, model) for mm in image.spacing_mm)
     else:
         return None
     shape, step = [], model.size_divisor
@@ -244,7 +260,7 @@ def _frame_scale(image: InputImage, model: LoadedModel) -> float | None:
 
 def _exceeds_frame(image: InputImage, model: LoadedModel) -> bool:
     """Whether the image is larger than what the model was scored on."""
-    shape = grid.resampled_shape(image.shape, image.spacing_mm, model.input_spacing_mm)
+    shape = grid.resampled_shape(image.shape, image.spacing_mm, target_mm(image, model))
     return 0 < model.data.frame_size < max(shape)
 
 
@@ -326,7 +342,7 @@ def _resolution_notes(
             f"the size of a pixel is not known (--spacing_mm gives it); the model was "
             f"trained on {'' if model.spacing_mm else 'about '}{target:g} mm"
         ]
-    if model.spacing_mm is None and planned.shape != planned.region.shape:
+    if model.spacing_mm is None and target_mm(image, model) is not None:
         return [
             f"pixels of {spacing[0]:g} x {spacing[1]:g} mm were resampled to about "
             f"{target:g} mm, typical of the scans that the model was trained on"
@@ -361,9 +377,13 @@ def _result_notes(
     if not model.is_lidc or max(height, width) > model.data.frame_size:
         return []
     view = f"the {height}x{width} pixels that the network sees"
-    mm = model.input_spacing_mm
-    if image.spacing_mm is not None and mm is not None:
-        view += f" ({height * mm:.0f} x {width * mm:.0f} mm)"
+    if image.spacing_mm is not None:
+        scales = (r / s for r, s in zip(planned.region.shape, planned.shape))
+        high, wide = (
+            side * scale * mm
+            for side, scale, mm in zip((height, width), scales, image.spacing_mm)
+        )
+        view += f" ({high:.0f} x {wide:.0f} mm)"
     if cut_off:
         return [
             f"in {cut_off} of {len(labels)} samples the marked area reaches the edge "

@@ -9,7 +9,7 @@ import numpy as np
 
 from tf_probunet.artifacts.saved_model import LoadedModel
 from tf_probunet.predict.config import PredictConfig
-from tf_probunet.predict.prediction import Prediction
+from tf_probunet.predict.prediction import Prediction, target_mm
 
 
 def summary(
@@ -27,7 +27,7 @@ def summary(
         "model_resolution": {
             "shape": list(planned.shape),
             "seen": dataclasses.asdict(planned.seen),
-            "spacing_mm": _resolution(prediction, model),
+            "spacing_mm": target_mm(image, model) or model.spacing_mm,
         },
         "num_samples": len(prediction.labels),
         "seed": config.seed,
@@ -52,13 +52,6 @@ def summary(
         ],
         "notes": prediction.notes,
     }
-
-
-def _resolution(prediction: Prediction, model: LoadedModel) -> float | None:
-    """Returns the size of a pixel that the network sees, where that is known."""
-    if prediction.image.spacing_mm is None:
-        return model.spacing_mm
-    return model.input_spacing_mm
 
 
 def presence(prediction: Prediction, model: LoadedModel) -> float | None:
