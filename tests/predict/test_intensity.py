@@ -116,6 +116,8 @@ def test_pictures_are_not_dark_because_of_bone():
     assert shown[20, 30, 0] == pytest.approx(0.75)
     assert shown[20, 5, 0] == pytest.approx(0.15)
     assert shown.max() == 1
+    lung = np.where(image < 0.2, image, 0.1)
+    np.testing.assert_allclose(brightened(lung), 2.5 * lung)
     bright = np.where(image > 0.2, 0.9, 0.1)
     np.testing.assert_array_equal(brightened(bright), bright)
     colours = np.repeat(image, 3, axis=-1)

@@ -65,6 +65,7 @@ def page_data(scene: Scene) -> dict[str, Any]:
             for z, labels in zip(scene.grader_latents, scene.graders)
         ],
         "axes": list(scene.axes),
+        "start": scene.start,
         "pixelMm2": scene.pixel_mm2,
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -45,6 +46,7 @@ class Scene:
         graders: [G, H, W] label maps, G may be 0.
         grader_latents: [G, L], the means of their posteriors.
         axes: the two latent dimensions that change the segmentation most.
+        start: the sample that the page opens on; None for the prior's mean.
         class_names: of the labels.
         pixel_mm2: area of a pixel, None if not known.
         model: its name, and the data it was trained on.
@@ -62,6 +64,7 @@ class Scene:
     graders: np.ndarray
     grader_latents: np.ndarray
     axes: tuple[int, int]
+    start: int | None
     class_names: list[str]
     pixel_mm2: float | None
     model: str
@@ -197,6 +200,9 @@ def _scene(
     latent_dim = len(prior["mean"])
     features = model.call("features", image[None], about=title)["features"][0]
     first = layers[0].kernel
+    samples = sampling.draw_latents(
+        model, image, count=num_samples, seed=seed, about=title
+    )
     return Scene(
         title=title,
         image=image,
@@ -205,12 +211,11 @@ def _scene(
         layers=layers[1:],
         prior_mean=prior["mean"],
         prior_stddev=prior["stddev"],
-        samples=sampling.draw_latents(
-            model, image, count=num_samples, seed=seed, about=title
-        ),
+        samples=samples,
         graders=graders.astype(np.uint8),
         grader_latents=_posterior_means(model, image, graders, latent_dim, title),
         axes=_telling_axes(model, image, prior, title),
+        start=_start(model, image, samples, title),
         class_names=model.class_names,
         pixel_mm2=pixel_mm2,
         model=f"{model.metadata['model']} trained on {model.dataset['name']}",
@@ -248,6 +253,25 @@ def _posterior_means(
     images = np.repeat(image[None], len(graders), axis=0)
     labels = graders.astype(np.int32)
     return model.call("posterior", images, labels, about=title)["mean"]
+
+
+def _start(
+    model: LoadedModel, image: np.ndarray, samples: np.ndarray, title: str
+) -> int | None:
+    """Returns the sample to open on; None without a background."""
+    if not model.has_background:
+        return None
+    areas = []
+    for z in samples:
+        drawn = model.call("decode", image[None], z[None, None], about=title)
+        areas.append(int(np.count_nonzero(drawn["labels"])))
+    return middle_sample(areas)
+
+
+def middle_sample(areas: Sequence[int]) -> int | None:
+    """Returns the sample of median area among those that mark anything, if one does."""
+    marked = [i for i in np.argsort(areas, kind="stable") if areas[i]]
+    return int(marked[(len(marked) - 1) // 2]) if marked else None
 
 
 def _telling_axes(

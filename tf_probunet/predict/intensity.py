@@ -10,6 +10,8 @@ from tf_probunet.predict.config import CropConfig
 
 # Where tissue lies between black and white, at least, in pictures.
 _TISSUE = 0.75
+# What may become white: lung alone stays dark.
+_LEAST_WHITE = 0.4
 _WHAT = {
     "hu": "Hounsfield units",
     "uint8": "8-bit values",
@@ -85,6 +87,7 @@ def brightened(image: np.ndarray) -> np.ndarray:
         return image
     bright = image[image > image.mean()]
     white = np.median(bright) / _TISSUE if bright.size else 1.0
+    white = max(white, _LEAST_WHITE)
     return image if white >= 1 else (image / white).clip(0, 1)
 
 
