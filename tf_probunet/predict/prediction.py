@@ -167,7 +167,10 @@ def predict_image(
         mean=mean,
         entropy=-(mean * logs).sum(-1),
         hypotheses=group(
-            labels[:, rows, cols], num_classes=num_classes, least_iou=config.group_iou
+            labels[:, rows, cols],
+            num_classes=num_classes,
+            least_iou=config.group_iou,
+            has_background=model.has_background,
         ),
         notes=notes,
     )
