@@ -15,6 +15,9 @@ from tf_probunet import files
 
 MODEL_NAMES = ("prob_unet", "unet", "dropout_unet", "m_heads", "image2image_vae")
 TASKS = ("plain", "switched")
+# The size of a pixel that is assumed of LIDC-IDRI where its slices have each scan's
+# own: that is 0.46 to 0.98 mm, most often about this.
+NATIVE_LIDC_MM = 0.7
 
 
 def _field(

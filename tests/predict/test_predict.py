@@ -445,6 +445,11 @@ def test_a_note_advises_no_flag_that_is_refused(street_model, tmp_path):
     image = InputImage("x", "x.png", "picture", _street((32, 64)), "uint8")
     (note,) = model_input(image, model, CropConfig()).notes
     assert "trained on crops of 8x8; --region cuts one out" in note
+    street = dataclasses.replace(
+        street_model, data=dataclasses.replace(data, task="switched")
+    )
+    frame = dataclasses.replace(image, pixels=_street((16, 32)))
+    assert model_input(frame, street, CropConfig()).notes == []
     with pytest.raises(
         ValueError, match="was scored on whole images; expected --region"
     ):

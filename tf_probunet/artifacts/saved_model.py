@@ -12,11 +12,9 @@ import tensorflow as tf
 
 from tf_probunet import damage, files
 from tf_probunet.artifacts import checksums
-from tf_probunet.config import DataConfig, ModelConfig
+from tf_probunet.config import NATIVE_LIDC_MM, DataConfig, ModelConfig
 from tf_probunet.dataset import cityscapes_labels
 
-# An assumption: pixels of the scans of LIDC-IDRI have 0.46 to 0.98 mm, most about this.
-_NATIVE_LIDC_MM = 0.7
 _GRAPH_NAME = "saved_model.pb"
 _METADATA = {
     "model": [str],
@@ -71,7 +69,7 @@ class LoadedModel:
         The PNG slices of LIDC have each scan's own; a typical one is assumed then.
         """
         if self.spacing_mm is None and self.has_rescaled_images:
-            return _NATIVE_LIDC_MM
+            return NATIVE_LIDC_MM
         return self.spacing_mm
 
     @property

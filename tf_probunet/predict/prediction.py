@@ -309,7 +309,8 @@ def _notes(
             f"{frame}x{frame} pixels with a lesion in the middle; --center=row,col "
             "cuts one out"
         )
-    elif side and max(seen) > 2 * side:
+    # Street scenes are scored whole, whatever the crops of the training.
+    elif side and max(seen) > 2 * side and model.camera_frame is None:
         cuts = "--center or --region cut" if frame else "--region cuts"
         notes.append(
             f"the model sees {seen[0]}x{seen[1]} pixels, but it was trained on crops "
