@@ -39,9 +39,7 @@ def test_numbers():
 
 def test_the_end_of_a_range_is_not_included():
     assert list(CropConfig(slice="1:3").choose(3, about="x")) == [1, 2]
-    message = (
-        "has 3 slices, so that slice 3 .* expected 0 to 2, and a range ends before"
-    )
+    message = "has 3 slices, so that slice 3 .* expected 0 to 2; a range ends before"
     with pytest.raises(ValueError, match=message):
         CropConfig(slice="1:4").choose(3, about="x")
     fields = {field.name: field for field in dataclasses.fields(CropConfig)}

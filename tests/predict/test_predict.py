@@ -263,6 +263,15 @@ def test_a_whole_series_is_refused_before_anything_is_computed(
             )
 
 
+def test_a_folder_of_large_pictures_is_no_series(frame_model, tmp_path):
+    (tmp_path / "in").mkdir()
+    for name in ("a", "b"):
+        PIL.Image.fromarray(_grey((60, 60))).save(tmp_path / "in" / f"{name}.png")
+    crop = {"center": "30,30"}
+    result = _predict(frame_model, tmp_path / "out", tmp_path / "in", crop=crop)
+    assert [image["image"] for image in result["images"]] == ["a", "b"]
+
+
 def _nodule(spacing_mm, size=80, diameter_mm=8.4):
     """A bright disc in lung, as a scanner with pixels of that size would show it."""
     rows, cols = (np.mgrid[:size, :size] - (size - 1) / 2) * spacing_mm

@@ -63,6 +63,8 @@ def _energy_distances(model, lesions, spacing_mm):
         shape = tuple(round(side * factor) for side in image.shape)
         pixels = _at(image[None], shape)[0][..., None]
         truth = _at(masks.astype(np.float32), shape) >= 0.5
+        if not truth.any():  # A lesion of few pixels, which larger ones hide.
+            continue
         marked = np.argwhere(truth.any(0))
         row, col = (marked.min(0) + marked.max(0)) // 2
         crop = CropConfig(center=f"{row},{col}")

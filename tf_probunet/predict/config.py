@@ -148,7 +148,7 @@ class CropConfig:
             raise ValueError(
                 f"{about}: has {number} {what}, so that slice {behind - 1} is none of "
                 f"them; expected 0 to {number - 1}"
-                + (", and a range ends before its end" if behind > first + 1 else "")
+                + ("; a range ends before its end" if behind > first + 1 else "")
             )
         return range(first, behind)
 
@@ -249,7 +249,7 @@ def _only(index: int) -> range:
 
 def _nearest(z_mm: float, heights_mm: Sequence[float], about: str) -> int:
     if not len(heights_mm):
-        raise ValueError(f"{about}: its heights are not known, so that --z_mm is none")
+        raise ValueError(f"{about}: its heights are not known, expected no --z_mm")
     index = min(range(len(heights_mm)), key=lambda i: abs(heights_mm[i] - z_mm))
     if abs(heights_mm[index] - z_mm) > _MAX_OFF_MM:
         raise ValueError(

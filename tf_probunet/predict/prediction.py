@@ -13,8 +13,8 @@ from tf_probunet.predict import grid, intensity, sampling
 from tf_probunet.predict.config import CropConfig, PredictConfig
 from tf_probunet.predict.hypotheses import Hypothesis, group
 
-# How far a size may be off where the model's resolution is a rough one: less than the
-# scaling in the training's augmentation.
+# How far a size may be off where the model's resolution is a rough one: its training
+# scales images by as much.
 _TOLERANCE = 0.1
 
 
@@ -100,9 +100,10 @@ def check_extent(
         f"but the model in {model.path} expects crops of {frame}x{frame} pixels with a "
         "lesion in the middle"
     )
-    if len(large) > num_inputs and not crop.chooses:
+    slices = [image for image in large if image.slice_index is not None]
+    if len(slices) > num_inputs and not crop.chooses:
         raise ValueError(
-            f"{about}: is one of {len(large)} slices, {expects}; choose by --slice, "
+            f"{about}: is one of {len(slices)} slices, {expects}; choose by --slice, "
             "--instance_number or --z_mm, and --center=row,col; --whole takes all"
         )
     if not crop.cuts:
