@@ -15,6 +15,9 @@ from tf_probunet import files
 from tf_probunet.models import registry
 
 TASKS = ("plain", "switched")
+# The size of a pixel that is assumed of LIDC-IDRI where its slices have each scan's
+# own: that is 0.46 to 0.98 mm, most often about this.
+NATIVE_LIDC_MM = 0.7
 
 # Far more than any network or data set has: what is over it is a slip of the pen or a
 # damaged file, and would end in a want of memory much later.

@@ -46,6 +46,10 @@ def test_help_is_quick_and_shows_the_own_flags_first(script):
     docstring = ast.get_docstring(ast.parse(script.read_text(encoding="utf-8")))
     lines = done.stdout.splitlines()
     assert lines[0] == docstring.splitlines()[0]
+    module = _ROOT / "tf_probunet" / "commands" / script.name
+    source = (module if module.exists() else script).read_text(encoding="utf-8")
+    written = source.split('"""')[1].strip()
+    assert done.stdout.startswith(f"{written}\n")  # Line breaks behind "\\" too.
     flags = lines[lines.index("flags:") + 1 :]
     assert flags[0].startswith("  --")
     assert not [line for line in flags if line.endswith(":") and line[0] != " "]

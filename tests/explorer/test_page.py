@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import pathlib
 import re
+import subprocess
 
 import numpy as np
 import pytest
@@ -70,6 +72,48 @@ def test_one_file_without_a_network(path):
     assert "default-src 'none'" in text
     assert not re.findall(r"(?:src|href)=[\"'](?!data:)", text)
     assert "{{" not in text
+
+
+def test_opens_on_a_sample_that_marks_something(model, shown, tab):
+    """The first test with the tab: the page is as it was opened."""
+    latent, labels, count = _settled(tab, lambda: None)
+    start = shown.start
+    np.testing.assert_allclose(latent, shown.samples[start], rtol=1e-5, atol=1e-5)
+    _check(model, shown, latent, labels)
+    assert count == labels.sum() > 0
+    pressed = f"document.querySelectorAll('#samples button')[{start}].ariaPressed"
+    assert tab.evaluate(pressed) == "true"
+
+
+def test_what_lies_under_the_point_can_be_seen(tab):
+    fills = tab.evaluate(
+        "[...document.querySelectorAll('#point circle')]"
+        ".map(c => getComputedStyle(c).fill)"
+    )
+    assert fills == ["none", "none"]
+
+
+def test_samples_are_counted_as_in_the_files_of_a_prediction(tab):
+    """`sample_000.png` is the first; graders are people and counted from 1."""
+    tab.wait_for("document.getElementById('explorer').dataset.ready")
+    for name, first in (("sample", 0), ("grader", 1)):
+        labels = tab.evaluate(
+            f"[...document.querySelectorAll('#{name}s button')].map(b => b.ariaLabel)"
+        )
+        for number, label in enumerate(labels):
+            assert label.startswith(f"{name} {number + first}, ")
+    titles = tab.evaluate(
+        "[...document.querySelectorAll('.sample-dot title')].map(t => t.textContent)"
+    )
+    assert titles == [f"sample {i}" for i in range(4)]
+
+
+def test_the_pages_name_is_ignored_by_git():
+    root = pathlib.Path(__file__).resolve().parents[2]
+    if not (root / ".git").exists():
+        pytest.skip(f"{root} is no git checkout")
+    command = ["git", "check-ignore", "--quiet", "explorer.html"]
+    assert subprocess.run(command, cwd=root, check=False).returncode == 0
 
 
 def test_latents_in_the_address(model, shown, tab):

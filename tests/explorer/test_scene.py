@@ -91,6 +91,12 @@ def test_the_axes_are_those_that_matter(shown):
     assert list(shown.axes) == list(np.argsort(changes)[::-1][:2])
 
 
+def test_starts_at_the_median_of_the_samples_that_mark_anything():
+    assert scene.middle_sample([0, 0, 0, 9, 3, 5]) == 5
+    assert scene.middle_sample([4, 0, 2]) == 2
+    assert scene.middle_sample([0, 0]) is None
+
+
 def test_an_image_of_ones_own(model, tmp_path):
     hounsfield = np.random.default_rng(0).integers(-1000, 400, (31, 30))
     np.save(tmp_path / "x.npy", hounsfield.astype(np.int16))

@@ -213,7 +213,7 @@ def test_the_card_of_a_model_of_lidc(run):
         "240000 steps of 32 images, crops of 64, learning rate 0.0001",
         "frames of 128, of which the network sees the middle 64",
         "a lesion in the middle of a crop of 128 x 128 pixels",
-        "crops must not be resampled",
+        "`run/predict.py` assumes 0.7 mm, and resamples images that say they differ",
         "rescaled to its own least and largest value",
     ):
         assert text in card
@@ -271,6 +271,11 @@ def test_the_card_says_what_the_intervals_resample(run, results, tmp_path):
         assert f"[95 % intervals by {word}.]" in card
     with pytest.raises(ValueError, match="'cities'}, expected resampled groups or im"):
         read_scores(_edited(results, tmp_path / "edited", say_something_else))
+
+
+def test_the_card_says_that_pixels_of_unknown_size_are_left_alone(run):
+    card = _lidc_card(run, DataConfig(), format="crops")
+    assert "Pixels have the scan's own size; crops must not be resampled." in card
 
 
 def test_other_cards_do_not_speak_of_lidc(saved_model):

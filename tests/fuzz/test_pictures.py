@@ -173,6 +173,19 @@ def test_damaged_tiff(fuzz, tmp_path):
     assert 0 < fuzz.accepted < fuzz.tried
 
 
+def test_damaged_jpeg(fuzz, tmp_path):
+    colour = np.stack([_grey(), _grey().T, _mask()], axis=-1)
+    seeds = [
+        _saved(_grey(), "JPEG"),
+        _saved(colour, "JPEG", progressive=True),
+        _saved(colour, "JPEG", quality=30, comment=b"a text"),
+    ]
+    for rng in fuzz.rngs(PICTURE_TRIES):
+        data = mutate(rng.choice(seeds), rng, seeds)
+        fuzz.check_file(tmp_path / "a.jpg", data, _predict, _valid_images)
+    assert 0 < fuzz.accepted < fuzz.tried
+
+
 def _npy(array: np.ndarray) -> bytes:
     buffer = io.BytesIO()
     np.save(buffer, array)
@@ -277,10 +290,10 @@ def test_hostile_arrays_are_refused(fuzz, tmp_path, name):
 
 
 def test_a_picture_of_another_kind_is_not_opened(fuzz, tmp_path):
-    for kind in ("BMP", "GIF", "JPEG", "PPM"):
+    for kind in ("BMP", "GIF", "PPM"):
         data = _saved(_grey(), kind)
         error = fuzz.check_file(tmp_path / "a.png", data, _predict, _valid_images)
-        assert "expected a PNG or TIFF picture" in str(error)
+        assert "expected a PNG, TIFF or JPEG picture" in str(error)
 
 
 def test_all_pages_of_a_file_together_are_bounded(fuzz, tmp_path, monkeypatch):

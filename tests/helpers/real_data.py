@@ -11,12 +11,12 @@ import numpy as np
 import PIL.Image
 import pytest
 
-_REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 
 
 def archive(name: str) -> pathlib.Path:
     """Returns an archive of real data; skips the test if it is not there."""
-    default = _REPOSITORY.parent / "shared" / "data"
+    default = REPOSITORY.parent / "shared" / "data"
     path = pathlib.Path(os.environ.get("TF_PROBUNET_REAL_DATA", default), name)
     if not path.is_file():
         pytest.skip(f"real data absent: {path} (see data/README.md)")

@@ -27,13 +27,15 @@ def save_threshold_model(
     with_latents: bool = True,
     name: str = "made up",
     source_format: str | None = None,
+    camera_frame: tuple[int, int] | None = None,
     **metadata: Any,
 ) -> pathlib.Path:
     """Writes a model with one latent z, and sizes in multiples of 8.
 
     The prior's mean is the mean of the image, its standard deviation 0.1. A pixel is
     marked with the probability sigmoid(40 (value - z)), so that a tile gives the same
-    as the whole image if, and only if, z is the same.
+    as the whole image if, and only if, z is the same. With a `camera_frame` it is one
+    of whole street scenes of that height and width.
     """
     module = tf.Module()
     image = tf.TensorSpec([None, None, None, channels], tf.float32)
@@ -67,7 +69,10 @@ def save_threshold_model(
     config = Config(
         model=ModelConfig(num_scales=4, latent_dim=1, image_channels=channels),
         data=DataConfig(
-            crop_size=eval_size, eval_size=eval_size, scored_size=scored_size
+            task="plain" if camera_frame is None else "switched",
+            crop_size=eval_size,
+            eval_size=eval_size,
+            scored_size=scored_size,
         ),
     )
     preparation = {"spacing_mm": spacing_mm, "format": source_format}
@@ -78,6 +83,7 @@ def save_threshold_model(
         intensity=intensity,
         name=name,
         preparation={k: v for k, v in preparation.items() if v is not None},
+        image_shape=None if camera_frame is None else [*camera_frame, channels],
         **metadata,
     )
 
@@ -90,6 +96,7 @@ def save_with_assets(
     intensity: str = "hu",
     name: str = "made up",
     preparation: dict[str, Any] | None = None,
+    image_shape: list[int] | None = None,
     **metadata: Any,
 ) -> pathlib.Path:
     """Writes a module as `run/export.py` lays it out."""
@@ -101,6 +108,7 @@ def save_with_assets(
             "class_names": ["background", "lesion"],
             "intensity": intensity,
             "preparation": preparation or {},
+            **({} if image_shape is None else {"image_shape": image_shape}),
         },
         "metadata": {
             "model": config.model.name,

@@ -46,5 +46,18 @@ def frame_model(tmp_path_factory: pytest.TempPathFactory) -> saved_model.LoadedM
     )
 
 
+@pytest.fixture(scope="session")
+def street_model(tmp_path_factory: pytest.TempPathFactory) -> saved_model.LoadedModel:
+    """Trained on whole street scenes, reduced to 16x32 pixels."""
+    return _load(
+        tmp_path_factory.mktemp("street") / "model",
+        intensity="uint8",
+        eval_size=0,
+        name="cityscapes",
+        channels=3,
+        camera_frame=(16, 32),
+    )
+
+
 def _load(path: pathlib.Path, **settings) -> saved_model.LoadedModel:
     return saved_model.load(save_threshold_model(path, **settings))

@@ -62,6 +62,14 @@ def test_halving_looks_at_all_pixels():
     assert halved[0] == pytest.approx(8 * 0.25 / 1.75)
 
 
+def test_areas_by_hand():
+    row = np.array([0.0, 4, 8, 20])[None, :, None]
+    halved = grid.resample(row, (1, 2), grid.area_weights)[0, :, 0]
+    np.testing.assert_allclose(halved, [2, 14])
+    thirds = grid.resample(row, (1, 3), grid.area_weights)[0, :, 0]
+    np.testing.assert_allclose(thirds, [1, 6, 17], rtol=1e-6)  # 4/3 pixels each
+
+
 @settings(max_examples=30, deadline=None)
 @given(
     size=st.tuples(st.integers(1, 12), st.integers(1, 12)),

@@ -43,13 +43,37 @@ def test_one_sample():
     assert only.samples == (0,) and only.share == 1 and only.is_empty
 
 
-def test_several_classes_count_by_their_mean():
+@pytest.mark.parametrize("background, iou", [(True, 3 / 4), (False, 5 / 7)])
+def test_several_classes_count_by_their_area(background, iou):
     first = np.array([[[0, 0, 1, 1, 2, 2]]])
-    second = np.array([[[0, 0, 1, 1, 2, 0]]])  # IoUs 2/3, 1 and 1/2
+    second = np.array([[[0, 0, 1, 1, 2, 0]]])  # Shared 2 + 2 + 1 of 3 + 2 + 2
     labels = np.concatenate([first, second]).astype(np.uint8)
-    mean = (2 / 3 + 1 + 1 / 2) / 3
-    assert len(group(labels, num_classes=3, least_iou=mean)) == 1
-    assert len(group(labels, num_classes=3, least_iou=mean + 0.01)) == 2
+    settings = {"num_classes": 3, "has_background": background}
+    assert len(group(labels, least_iou=iou, **settings)) == 1
+    assert len(group(labels, least_iou=iou + 0.01, **settings)) == 2
+
+
+def _streets(flipped):
+    """Maps of 40x50: a road (0, or 23 where flipped), a car that moves, strays."""
+    rng = np.random.default_rng(0)
+    maps = []
+    for flip in flipped:
+        labels = np.full((40, 50), 23 if flip else 0)
+        row, col = rng.integers(9, 12, 2)
+        labels[row : row + 8, col : col + 20] = 13
+        stray = rng.integers(0, labels.size, 40)
+        labels.flat[stray] = rng.integers(1, 23, 40)
+        maps.append(labels)
+    return np.array(maps, np.uint8)
+
+
+def test_samples_of_street_scenes_are_not_all_distinct():
+    """Small classes differ in any two samples; a flipped road is another hypothesis."""
+    flipped = [False, True, False, False, True, False]
+    found = group(
+        _streets(flipped), num_classes=24, least_iou=0.7, has_background=False
+    )
+    assert [h.samples for h in found] == [(0, 2, 3, 5), (1, 4)]
 
 
 def _iou(first, second):

@@ -7,7 +7,7 @@ import pytest
 
 from tf_probunet.imaging.input_image import InputImage
 from tf_probunet.predict.config import CropConfig
-from tf_probunet.predict.intensity import normalise
+from tf_probunet.predict.intensity import brightened, fit_channels, normalise
 
 
 def _normalised(values, kind, model, **crop):
@@ -89,7 +89,38 @@ def test_parts_of_8_bit_pictures_are_rescaled(frame_model, picture_model, cut):
     np.testing.assert_allclose(found, [0.2, 0.4, 1], atol=1e-6)
 
 
-def test_channels(hu_model):
-    image = InputImage("x", "x.png", "picture", np.zeros((8, 8, 3)), "uint8")
-    with pytest.raises(ValueError, match=r"x\.png: has 3 channels, .* expects 1$"):
+def test_channels(hu_model, picture_model):
+    image = InputImage("x", "x.png", "picture", np.zeros((8, 8, 2)), "uint8")
+    with pytest.raises(ValueError, match=r"x\.png: has 2 channels, .* expects 1$"):
         normalise(image.pixels, image, hu_model, CropConfig())
+    colours = np.zeros((8, 8, 3))
+    colours[3, 4, 1] = 1
+    image = InputImage("x", "x.png", "picture", colours, "uint8")
+    with pytest.raises(ValueError, match=r"x\.png: is in colour, .* expects grey"):
+        fit_channels(image, picture_model)
+
+
+def test_grey_pictures_stored_as_rgb(picture_model):
+    grey = np.arange(64.0).reshape(8, 8, 1)
+    image = InputImage("x", "x.png", "picture", np.repeat(grey, 3, -1), "uint8")
+    np.testing.assert_array_equal(fit_channels(image, picture_model), grey)
+
+
+def test_pictures_are_not_dark_because_of_bone():
+    """Rescaled to its own range, tissue beside a rib lies at 0.4."""
+    image = np.full((40, 40, 1), 0.08)  # Lung.
+    image[:, 25:] = 0.4
+    assert brightened(image).max() == pytest.approx(0.75)
+    image[:4] = 1.0
+    shown = brightened(image)
+    assert shown[20, 30, 0] == pytest.approx(0.75)
+    assert shown[20, 5, 0] == pytest.approx(0.15)
+    assert shown.max() == 1
+    lung = np.where(image < 0.2, image, 0.1)
+    np.testing.assert_allclose(brightened(lung), 2.5 * lung)
+    bright = np.where(image > 0.2, 0.9, 0.1)
+    np.testing.assert_array_equal(brightened(bright), bright)
+    colours = np.repeat(image, 3, axis=-1)
+    np.testing.assert_array_equal(brightened(colours), colours)
+    flat = np.zeros((4, 4, 1))
+    np.testing.assert_array_equal(brightened(flat), flat)

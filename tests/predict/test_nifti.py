@@ -7,6 +7,7 @@ import struct
 
 import numpy as np
 import pytest
+from helpers import dicom_writer
 
 from tf_probunet.predict.config import CropConfig, PredictConfig
 from tf_probunet.predict.predict import predict
@@ -109,6 +110,40 @@ def test_results_lie_where_the_input_lies(nibabel, tmp_path, hu_model):
     assert mean.shape == (16, 24, 1)
     np.testing.assert_allclose(mean.get_fdata()[:, :, 0] > 0.5, bright)
     assert nibabel.load(folder / "entropy.nii.gz").get_fdata().max() <= np.log(2) + 1e-6
+
+
+def test_slices_of_a_dicom_series_are_as_thick_as_they_are_apart(
+    nibabel, tmp_path, hu_model
+):
+    for i in range(3):
+        dicom_writer.write_slice(
+            tmp_path / "scan" / f"{i}.dcm",
+            np.full((16, 16), -500),
+            z_mm=-100 + 2.5 * i,
+            uid=f"1.2.{i}",
+            spacing_mm=(0.6, 0.8),
+        )
+    predict(
+        model_path=hu_model.path,
+        inputs=[str(tmp_path / "scan")],
+        out_dir=tmp_path / "out",
+        crop=CropConfig(slice="1"),
+        config=PredictConfig(num_samples=2, output_format="nifti"),
+    )
+    for name in ("samples", "mean", "entropy"):
+        written = nibabel.load(tmp_path / "out" / "scan_001" / f"{name}.nii.gz")
+        zooms = written.header.get_zooms()[:3]
+        np.testing.assert_allclose(zooms, [0.8, 0.6, 2.5], rtol=1e-6)
+        np.testing.assert_allclose(written.affine[:3, 3], [166, 171.7, -97.5])
+
+
+def test_a_slice_by_its_height(nibabel, tmp_path):
+    affine = np.diag([-0.7, -0.7, 2.0, 1.0])
+    affine[2, 3] = -50
+    data = np.arange(4, dtype=np.int16) * np.ones((4, 4, 1), np.int16)
+    nibabel.save(nibabel.Nifti1Image(data, affine), tmp_path / "v.nii")
+    (image,) = _read(tmp_path / "v.nii", z_mm=-45.8)
+    assert image.slice_index == 2 and (image.pixels == 2).all()
 
 
 def test_damaged_file(nibabel, tmp_path):

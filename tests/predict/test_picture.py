@@ -101,6 +101,21 @@ def test_the_picture_shows_what_the_network_sees(hu_model):
     assert png != whole
 
 
+def test_the_picture_is_not_dark_because_of_bone(hu_model, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(
+        picture.pictures, "show_image", lambda _, image: drawn.append(image)
+    )
+    image = np.full((16, 16, 1), 0.05)
+    image[8:] = 0.4
+    image[:2] = 1.0
+    prediction = dataclasses.replace(_prediction(2, shape=(16, 16)), shown=image)
+    picture.render(prediction, _with_classes(hu_model, _NAMES[:2]))
+    assert len(drawn) > 2
+    for shown in drawn:
+        assert shown[12, 8, 0] == pytest.approx(0.75)
+
+
 def test_without_a_background_nothing_is_absent(hu_model):
     model, prediction = _with_classes(hu_model, ["a", "b", "c"]), _prediction(3)
     assert presence(prediction, model) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import dataclasses
 import json
 import os
 import pathlib
@@ -17,9 +18,11 @@ from helpers.threshold_model import probability
 
 from tf_probunet import limits
 from tf_probunet.evaluation import sources
+from tf_probunet.imaging.input_image import InputImage
+from tf_probunet.predict import grid, sampling
 from tf_probunet.predict import predict as predict_lib
-from tf_probunet.predict import sampling
 from tf_probunet.predict.config import CropConfig, PredictConfig
+from tf_probunet.predict.prediction import model_input
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -151,7 +154,8 @@ def test_a_picture_of_the_scored_size_is_taken_as_in_the_evaluation(
     pixels = _grey((32, 32))
     PIL.Image.fromarray(pixels).save(tmp_path / "x.png")
     result = _predict(frame_model, tmp_path / "out", tmp_path / "x.png")
-    assert result["images"][0]["notes"] == []
+    (note,) = result["images"][0]["notes"]
+    assert "samples the marked area reaches the edge" in note  # It is noise.
     labels, mean = _own_samples(frame_model, pixels[8:24, 8:24] / 255, (32, 32), 8, 8)
     assert labels.any()
     np.testing.assert_array_equal(_labels(tmp_path / "out" / "x"), labels)
@@ -179,7 +183,9 @@ def test_smaller_pictures_are_frames_too(frame_model, tmp_path, shape):
 
 def test_a_frame_of_hounsfield_units_around_a_pixel(frame_model, tmp_path):
     hounsfield = _hounsfield((60, 70))
-    path = dicom_writer.write_slice(tmp_path / "x.dcm", hounsfield, z_mm=0, uid="1.2")
+    path = dicom_writer.write_slice(
+        tmp_path / "x.dcm", hounsfield, z_mm=0, uid="1.2", spacing_mm=(0.7, 0.7)
+    )
     crop = {"center": "30,40"}
     out = tmp_path / "out"
     result = _predict(frame_model, out, path, crop=crop, output_format="png")
@@ -209,14 +215,169 @@ def test_a_pixel_near_the_border_is_seen(frame_model, tmp_path):
     assert summary["model_resolution"]["seen"] == seen
 
 
-def test_larger_images_are_segmented_whole_with_a_note(frame_model, tmp_path):
+def test_larger_images_are_segmented_whole_if_that_is_meant(frame_model, tmp_path):
     pixels = _grey((40, 64))
     PIL.Image.fromarray(pixels).save(tmp_path / "x.png")
-    result = _predict(frame_model, tmp_path / "out", tmp_path / "x.png")
+    message = (
+        r"x\.png: a whole image of 40x64 pixels, but the model in .* expects crops of "
+        r"32x32 pixels with a lesion in the middle; --center=row,col cuts one out, "
+        "--whole takes all of it"
+    )
+    with pytest.raises(ValueError, match=message):
+        _predict(frame_model, tmp_path / "out", tmp_path / "x.png")
+    assert not (tmp_path / "out").exists()
+    crop = {"whole": True}
+    result = _predict(frame_model, tmp_path / "out", tmp_path / "x.png", crop=crop)
     (note,) = result["images"][0]["notes"]
     assert "expects crops of 32x32 pixels with a lesion in the middle" in note
     drawn = frame_model.module.sample((pixels / 255)[None, ..., None], 4, 5)
     np.testing.assert_array_equal(_labels(tmp_path / "out" / "x"), drawn["labels"][0])
+
+
+def test_a_whole_series_is_refused_before_anything_is_computed(
+    frame_model, tmp_path, monkeypatch
+):
+    paths = dicom_writer.write_series(tmp_path / "scan", [_hounsfield((60, 60))] * 3)
+
+    def compute(*_):
+        raise AssertionError("something is computed")
+
+    monkeypatch.setattr(predict_lib, "predict_image", compute)
+    for crop in ({}, {"center": "30,30"}):
+        with pytest.raises(
+            ValueError, match="is one of 3 slices, .* choose by --slice"
+        ):
+            _predict(
+                frame_model,
+                tmp_path / "out",
+                tmp_path / "scan",
+                crop=crop,
+                output_format="png",
+            )
+    for crop, inputs in (
+        ({"center": "30,30", "slice": "0:2"}, [tmp_path / "scan"]),
+        ({"center": "30,30"}, paths[:2]),
+        ({"whole": True, "pad": True}, [tmp_path / "scan"]),
+    ):
+        with pytest.raises(AssertionError, match="something is computed"):
+            _predict(
+                frame_model, tmp_path / "out", *inputs, crop=crop, output_format="png"
+            )
+
+
+def test_a_folder_of_large_pictures_is_no_series(frame_model, tmp_path):
+    (tmp_path / "in").mkdir()
+    for name in ("a", "b"):
+        PIL.Image.fromarray(_grey((60, 60))).save(tmp_path / "in" / f"{name}.png")
+    crop = {"center": "30,30"}
+    result = _predict(frame_model, tmp_path / "out", tmp_path / "in", crop=crop)
+    assert [image["image"] for image in result["images"]] == ["a", "b"]
+
+
+def _nodule(spacing_mm, size=80, diameter_mm=8.4):
+    """A bright disc in lung, as a scanner with pixels of that size would show it."""
+    rows, cols = (np.mgrid[:size, :size] - (size - 1) / 2) * spacing_mm
+    return np.where(np.hypot(rows, cols) < diameter_mm / 2, 50, -850)
+
+
+@pytest.mark.parametrize("spacing_mm", [0.4, 0.5, 0.65, 0.7, 0.9])
+def test_a_model_of_native_pixels_gets_typical_ones(frame_model, tmp_path, spacing_mm):
+    path = dicom_writer.write_slice(
+        tmp_path / "x.dcm",
+        _nodule(spacing_mm),
+        z_mm=0,
+        uid="1.2",
+        spacing_mm=(spacing_mm, spacing_mm),
+    )
+    out = tmp_path / "out"
+    crop = {"center": "40,40"}
+    result = _predict(frame_model, out, path, crop=crop, output_format="png")
+    summary = json.loads((out / "x" / "summary.json").read_text())
+    # The frame has 32 pixels of 0.7 mm, or of their own size if that is close.
+    is_close = spacing_mm in (0.65, 0.7)
+    height = 32 if is_close else round(32 * 0.7 / spacing_mm)
+    assert summary["region"]["height"] == height
+    assert summary["model_resolution"]["shape"] == [32, 32]
+    assert summary["model_resolution"]["spacing_mm"] == (None if is_close else 0.7)
+    area = summary["hypotheses"][0]["areas"]["lesion"]["mm2"]
+    assert area == pytest.approx(np.pi / 4 * 8.4**2, rel=0.1)
+    notes = " ".join(result["images"][0]["notes"])
+    resampled = (
+        f"pixels of {spacing_mm:g} x {spacing_mm:g} mm were resampled to about 0.7"
+    )
+    assert (resampled in notes) == (not is_close)
+
+
+def test_regions_at_a_typical_pixel_size_fit_the_model(frame_model, tmp_path):
+    path = dicom_writer.write_slice(
+        tmp_path / "x.dcm", _nodule(0.82), z_mm=0, uid="1.2", spacing_mm=(0.82, 0.82)
+    )
+    crop = {"region": "8,8,64,64"}  # 75.0 pixels of 0.7 mm
+    _predict(frame_model, tmp_path / "out", path, crop=crop, output_format="png")
+    summary = json.loads((tmp_path / "out" / "x" / "summary.json").read_text())
+    assert summary["model_resolution"]["shape"] == [72, 72]
+    with pytest.raises(
+        ValueError, match=r"28x28 pixels \(after resampling to 0.7 mm\)"
+    ):
+        _predict(
+            frame_model,
+            tmp_path / "o",
+            path,
+            crop={"region": "8,8,24,24"},
+            output_format="png",
+        )
+
+
+def test_a_lesion_that_leaves_the_frame_is_noted(frame_model, tmp_path):
+    crop = {"center": "40,40"}
+    for diameter_mm, expected in ((6, False), (13, True)):  # The network sees 11.2 mm.
+        path = dicom_writer.write_slice(
+            tmp_path / "x.dcm",
+            _nodule(0.5, diameter_mm=diameter_mm),
+            z_mm=0,
+            uid="1.2",
+        )
+        result = _predict(
+            frame_model,
+            tmp_path / f"{diameter_mm}",
+            path,
+            crop=crop,
+            output_format="png",
+        )
+        notes = " ".join(result["images"][0]["notes"])
+        found = (
+            "in 4 of 4 samples the marked area reaches the edge of the 16x16 "
+            "pixels that the network sees (11 x 11 mm)" in notes
+        )
+        assert found == expected
+
+
+def test_a_center_where_nothing_is_found_gets_a_hint(
+    frame_model, tmp_path, monkeypatch
+):
+    def nothing(model, image, *, count, **_):
+        probabilities = np.zeros((count, *image.shape[:2], 2), np.float32)
+        probabilities[..., 0] = 1
+        yield probabilities
+
+    monkeypatch.setattr(sampling, "draw", nothing)
+    PIL.Image.fromarray(_grey((60, 70))).save(tmp_path / "x.png")
+    crop = {"center": "30,40"}
+    result = _predict(frame_model, tmp_path / "out", tmp_path / "x.png", crop=crop)
+    notes = " ".join(result["images"][0]["notes"])
+    assert "nothing is marked around row 30, column 40" in notes
+    assert "is --center row,col (not column,row)" in notes
+    assert "(--spacing_mm gives it); the model was trained on about 0.7 mm" in notes
+
+
+def test_grey_pictures_stored_as_rgb(frame_model, tmp_path):
+    pixels = _grey((32, 32))
+    PIL.Image.fromarray(pixels).save(tmp_path / "x.png")
+    PIL.Image.fromarray(pixels).convert("RGB").save(tmp_path / "rgb.png")
+    _predict(frame_model, tmp_path / "out", tmp_path / "x.png", tmp_path / "rgb.png")
+    np.testing.assert_array_equal(
+        _labels(tmp_path / "out" / "x"), _labels(tmp_path / "out" / "rgb")
+    )
 
 
 def test_a_region_is_seen_as_a_whole(frame_model, tmp_path):
@@ -226,6 +387,84 @@ def test_a_region_is_seen_as_a_whole(frame_model, tmp_path):
     summary = json.loads((tmp_path / "out" / "x" / "summary.json").read_text())
     seen = {"row": 0, "col": 0, "height": 32, "width": 32}
     assert summary["model_resolution"]["seen"] == seen
+
+
+def _street(shape, seed=0):
+    return np.random.default_rng(seed).integers(0, 256, (*shape, 3)).astype(np.uint8)
+
+
+def _blocks(pixels):
+    """Means of 4x4 pixels, in 0..1."""
+    height, width, channels = pixels.shape
+    blocks = pixels.reshape(height // 4, 4, width // 4, 4, channels)
+    return (blocks.mean(axis=(1, 3)) / 255).astype(np.float32)
+
+
+@pytest.mark.parametrize("region", [None, (16, 32, 32, 64)])
+def test_an_original_camera_frame_is_reduced_as_in_the_preparation(
+    street_model, tmp_path, region
+):
+    pixels = _street((64, 128))
+    PIL.Image.fromarray(pixels).save(tmp_path / "x.png")
+    crop = {} if region is None else {"region": ",".join(map(str, region))}
+    out = tmp_path / "out"
+    result = _predict(street_model, out, tmp_path / "x.png", crop=crop)
+    row, col, height, width = region or (0, 0, 64, 128)
+    part = np.s_[row : row + height, col : col + width]
+    summary = json.loads((out / "x" / "summary.json").read_text())
+    assert summary["model_resolution"]["shape"] == [height // 4, width // 4]
+    drawn = street_model.module.sample(_blocks(pixels[part])[None], 4, 5)
+    probabilities = [
+        grid.resample(p, (height, width)) for p in drawn["probabilities"][0].numpy()
+    ]
+    maps = np.load(out / "x" / "maps.npz")
+    np.testing.assert_allclose(
+        maps["mean"][part], np.mean(probabilities, axis=0), atol=1e-4
+    )
+    expected = np.zeros((4, 64, 128), int)
+    expected[:, part[0], part[1]] = np.argmax(probabilities, axis=-1)
+    assert (_labels(out / "x") != expected).mean() < 1e-3  # Ties, by rounding.
+    (note,) = result["images"][0]["notes"]
+    assert (
+        "reduced by the factor 0.25: the model was trained on frames of 16x32" in note
+    )
+
+
+def test_frames_of_another_shape_and_parts_of_frames(street_model, tmp_path):
+    for shape, expected, note in (
+        ((60, 128), [16, 32], "reduced by the factor 0.25"),
+        ((16, 32), [16, 32], None),
+        (
+            (8, 16),
+            [8, 16],
+            "a part of a camera frame of 16x32 pixels, at the same scale",
+        ),
+    ):
+        PIL.Image.fromarray(_street(shape)).save(tmp_path / "x.png")
+        out = tmp_path / f"{shape}"
+        result = _predict(street_model, out, tmp_path / "x.png")
+        summary = json.loads((out / "x" / "summary.json").read_text())
+        assert summary["model_resolution"]["shape"] == expected
+        notes = result["images"][0]["notes"]
+        assert not notes if note is None else note in notes[0]
+
+
+def test_a_note_advises_no_flag_that_is_refused(street_model, tmp_path):
+    """A model that was trained on crops and scored on whole images has no center."""
+    data = dataclasses.replace(street_model.data, task="plain", crop_size=8)
+    model = dataclasses.replace(street_model, data=data)
+    image = InputImage("x", "x.png", "picture", _street((32, 64)), "uint8")
+    (note,) = model_input(image, model, CropConfig()).notes
+    assert "trained on crops of 8x8; --region cuts one out" in note
+    street = dataclasses.replace(
+        street_model, data=dataclasses.replace(data, task="switched")
+    )
+    frame = dataclasses.replace(image, pixels=_street((16, 32)))
+    assert model_input(frame, street, CropConfig()).notes == []
+    with pytest.raises(
+        ValueError, match="was scored on whole images; expected --region"
+    ):
+        model_input(image, model, CropConfig(center="3,3"))
 
 
 def test_there_and_back_through_the_models_resolution(mm_model, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import PIL.Image
+import pydicom
 import pytest
 from helpers import dicom_writer, png
 
@@ -64,15 +65,118 @@ def test_a_series_of_two_sizes(tmp_path):
         _read(tmp_path)
 
 
-def test_two_series(tmp_path):
+def _write_two_series(folder):
     for i in (1, 2):
         dicom_writer.write_series(
-            tmp_path / f"{i}", _slices(1), series_uid=f"{dicom_writer.UID_ROOT}{i}"
+            folder / "study" / f"{i}",
+            _slices(i),
+            series_uid=f"{dicom_writer.UID_ROOT}{i}",
         )
-        (tmp_path / f"{i}" / "000000.dcm").rename(tmp_path / f"{i}.dcm")
-        (tmp_path / f"{i}").rmdir()
-    with pytest.raises(ValueError, match="lies among 2 series"):
+    return folder
+
+
+def test_a_folder_of_two_series_asks_for_one(tmp_path):
+    _write_two_series(tmp_path)
+    with pytest.raises(ValueError) as caught:
         _read(tmp_path)
+    first, second = (f"{dicom_writer.UID_ROOT}{i}" for i in (1, 2))
+    assert str(caught.value) == (
+        f"{tmp_path}: holds 2 CT series, expected one: {first} (1 slices in "
+        f"{tmp_path}/study/1); {second} (2 slices in {tmp_path}/study/2); give "
+        "--series=UID, or the folder of one"
+    )
+    assert len(_read(tmp_path, series=second)) == 2
+    assert len(_read(tmp_path, series=".1")) == 1
+    with pytest.raises(ValueError, match="2 CT series, 0 of them with the end '.7'"):
+        _read(tmp_path, series=".7")
+
+
+def test_files_of_two_series(tmp_path):
+    _write_two_series(tmp_path)
+    files = [tmp_path / "study" / f"{i}" / "000000.dcm" for i in (1, 2)]
+    with pytest.raises(ValueError, match="holds 2 CT series, expected one"):
+        _read(*files)
+
+
+def test_a_patient_folder_is_searched(tmp_path):
+    """As LIDC-IDRI has them: patient, study, series; an X-ray in another study."""
+    patient = tmp_path / "LIDC-IDRI-0001"
+    dicom_writer.write_series(patient / "study-1" / "series", _slices())
+    dicom_writer.write_slice(
+        patient / "study-2" / "x.dcm", np.zeros((4, 4)), z_mm=0, uid="1", modality="DX"
+    )
+    (patient / "study-1" / "series" / "072.xml").write_text("<x/>")
+    (patient / "study-1" / "back").symlink_to(patient)  # Must not go round.
+    names = [image.name for image in _read(patient)]
+    assert names == [f"LIDC-IDRI-0001_00{i}" for i in range(3)]
+    with pytest.raises(ValueError, match=r"x\.dcm: not a DICOM file of a CT slice"):
+        _read(patient / "study-2")
+
+
+def test_pictures_in_several_folders(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / "in" / name).mkdir(parents=True)
+        PIL.Image.new("L", (4, 4)).save(tmp_path / "in" / name / "x.png")
+    assert len(_read(tmp_path / "in" / "a")) == 1
+    with pytest.raises(ValueError, match=r"images in 2 folders, .* such as .*in/a"):
+        _read(tmp_path)
+
+
+def test_a_slice_by_its_instance_number(tmp_path):
+    dicom_writer.write_series(tmp_path / "scan", _slices(4))  # Numbered from 1.
+    (image,) = _read(tmp_path / "scan", instance_number=3)
+    assert image.name == "scan_002" and image.pixels[0, 0, 0] == -300
+    with pytest.raises(
+        ValueError, match="0 slices have the instance_number 9, .* they are 1 to 4"
+    ):
+        _read(tmp_path / "scan", instance_number=9)
+    np.save(tmp_path / "a.npy", np.zeros((4, 4)))
+    with pytest.raises(ValueError, match=r"a\.npy: no DICOM series, which alone"):
+        _read(tmp_path / "a.npy", instance_number=1)
+
+
+def test_a_slice_by_its_height(tmp_path):
+    dicom_writer.write_series(tmp_path / "scan", _slices(4))  # -100, -98, -96, -94 mm
+    (image,) = _read(tmp_path / "scan", z_mm=-95.7)
+    assert image.slice_index == 2
+    with pytest.raises(
+        ValueError, match="no slice within 5 mm of z_mm 95.7, expected -100 to -94"
+    ):
+        _read(tmp_path / "scan", z_mm=95.7)
+    np.save(tmp_path / "a.npy", np.zeros((4, 4)))
+    with pytest.raises(ValueError, match=r"a\.npy: its heights are not known"):
+        _read(tmp_path / "a.npy", z_mm=1)
+
+
+def test_how_far_slices_are_apart(tmp_path):
+    """Two slices of four are missing, and heights are rounded."""
+    for i, z_mm in enumerate((0, 2.5, 5.1, 12.5, 15, 22.5)):
+        dicom_writer.write_slice(
+            tmp_path / "scan" / f"{i}.dcm", np.zeros((4, 4)), z_mm=z_mm, uid=f"1.{i}"
+        )
+    image = _read(tmp_path / "scan", slice="2")[0]
+    np.testing.assert_allclose(image.geometry.affine[:3, 2], [0, 0, 2.5])
+
+
+@pytest.mark.parametrize(
+    "tags, expected",
+    [
+        ({}, 1.0),
+        ({"SliceThickness": 2.5}, 2.5),
+        ({"SliceThickness": 2.5, "SpacingBetweenSlices": 1.25}, 1.25),
+        ({"SliceThickness": 0}, 1.0),
+    ],
+)
+def test_the_thickness_of_a_single_slice(tmp_path, tags, expected):
+    path = dicom_writer.write_slice(
+        tmp_path / "a.dcm", np.zeros((4, 4)), z_mm=0, uid="1"
+    )
+    dataset = pydicom.dcmread(path)
+    for name, value in tags.items():
+        setattr(dataset, name, value)
+    dataset.save_as(path)
+    (image,) = _read(path)
+    np.testing.assert_allclose(image.geometry.affine[:3, 2], [0, 0, expected])
 
 
 @pytest.mark.parametrize("size", [100, 300, -20])
@@ -133,6 +237,24 @@ def test_pictures(tmp_path):
     assert grey.spacing_mm is None
 
 
+@pytest.mark.parametrize("name", ["a.jpg", "b.JPEG"])
+def test_jpeg(tmp_path, name):
+    values = np.repeat(np.arange(0, 256, 4, dtype=np.uint8)[None], 64, 0)
+    PIL.Image.fromarray(values).save(tmp_path / name, quality=95)
+    (image,) = _read(tmp_path / name)
+    assert image.values == "uint8" and image.name == name.partition(".")[0]
+    np.testing.assert_allclose(image.pixels[..., 0], values, atol=3)
+
+
+def test_opaque_pictures_lose_their_alpha(tmp_path):
+    grey = PIL.Image.effect_noise((8, 8), 50)
+    for mode, channels in (("LA", 1), ("RGBA", 3)):
+        grey.convert(mode).save(tmp_path / "a.png")
+        (image,) = _read(tmp_path / "a.png")
+        assert image.pixels.shape == (8, 8, channels)
+        np.testing.assert_array_equal(image.pixels[..., 0], np.array(grey))
+
+
 def test_pages_of_a_tiff(tmp_path):
     pages = [PIL.Image.new("L", (4, 4), value) for value in (10, 20)]
     pages[0].save(tmp_path / "a.tif", save_all=True, append_images=pages[1:])
@@ -165,6 +287,19 @@ def test_arrays(tmp_path):
     assert flat.pixels.shape == (3, 4, 1) and flat.values == "hu"
     assert [i.name for i in stack] == ["stack_000", "stack_001"]
     assert stack[0].values == "float"
+
+
+def test_a_stack_of_grey_arrays(tmp_path):
+    """Channels are few: a long last axis is the width of slices."""
+    volume = np.arange(3 * 6 * 8, dtype=np.int16).reshape(3, 6, 8)
+    np.save(tmp_path / "vol.npy", volume)
+    images = _read(tmp_path / "vol.npy")
+    assert [i.name for i in images] == ["vol_000", "vol_001", "vol_002"]
+    np.testing.assert_array_equal(images[1].pixels[..., 0], volume[1])
+    (image,) = _read(tmp_path / "vol.npy", slice="2")
+    np.testing.assert_array_equal(image.pixels[..., 0], volume[2])
+    np.save(tmp_path / "rgb.npy", np.zeros((6, 8, 3), np.uint8))
+    assert _read(tmp_path / "rgb.npy")[0].pixels.shape == (6, 8, 3)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from tf_probunet import damage, files
 from tf_probunet.artifacts import checksums
-from tf_probunet.config import MAX_SIZE_DIVISOR, DataConfig, ModelConfig
+from tf_probunet.config import MAX_SIZE_DIVISOR, NATIVE_LIDC_MM, DataConfig, ModelConfig
 from tf_probunet.dataset import cityscapes_labels
 
 _GRAPH_NAME = "saved_model.pb"
@@ -61,6 +61,27 @@ class LoadedModel:
     def spacing_mm(self) -> float | None:
         """The size of a pixel that it was trained on, where that is fixed."""
         return self.dataset["preparation"].get("spacing_mm")
+
+    @property
+    def input_spacing_mm(self) -> float | None:
+        """The size of a pixel that its inputs should have, where one is known.
+
+        The PNG slices of LIDC have each scan's own; a typical one is assumed then.
+        """
+        if self.spacing_mm is None and self.has_rescaled_images:
+            return NATIVE_LIDC_MM
+        return self.spacing_mm
+
+    @property
+    def camera_frame(self) -> tuple[int, int] | None:
+        """Height and width that camera frames were resized to, if it knows only those.
+
+        Streets are seen from one car: an object's size in pixels means something.
+        """
+        shape = self.dataset.get("image_shape")
+        if self.data.task != "switched" or self.data.frame_size or shape is None:
+            return None
+        return shape[0], shape[1]
 
     @property
     def is_lidc(self) -> bool:
@@ -187,6 +208,13 @@ def _check_values(model: LoadedModel) -> None:
         type(spacing) in (int, float) and 0 < spacing < math.inf
     ):
         raise ValueError(f"{file / 'dataset.json'}: spacing_mm is no size in mm")
+    shape = model.dataset.get("image_shape", [1, 1, 1])
+    if not (
+        isinstance(shape, list)
+        and len(shape) == 3
+        and all(type(side) is int and side > 0 for side in shape)
+    ):
+        raise ValueError(f"{file / 'dataset.json'}: image_shape is no [H, W, C]")
     if not 1 <= model.size_divisor <= MAX_SIZE_DIVISOR:
         raise ValueError(
             f"{file / 'metadata.json'}: size_divisor is {model.size_divisor}, expected "

@@ -1,4 +1,4 @@
-"""Trains all models and ablations alike and prints one table.
+r"""Trains all models and ablations alike and prints one table.
 
     make compare
     python run/compare_models.py --data_dir=runs/lidc --split=val --steps=1600 \

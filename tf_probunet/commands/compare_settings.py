@@ -1,4 +1,4 @@
-"""Trains with each change of the settings, with several seeds, and prints one table.
+r"""Trains with each change of the settings, with several seeds, and prints one table.
 
     python run/compare_settings.py --settings=lidc_cpu.flags --data_dir=runs/lidc \
         --common="--steps=1000 --kl_warmup_steps=250 --validate_every=1000" \

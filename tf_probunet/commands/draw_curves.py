@@ -1,4 +1,4 @@
-"""Draws how trainings went, from their TensorBoard logs: PNG and SVG.
+r"""Draws how trainings went, from their TensorBoard logs: PNG and SVG.
 
     python run/draw_curves.py --run_dirs=runs/a,runs/b --names="beta 1,beta 10" \
         --out_dir=runs/figures --floor=0.165

@@ -1,4 +1,4 @@
-"""Writes a page in which the latent space of one image can be walked, offline.
+r"""Writes a page in which the latent space of one image can be walked, offline.
 
     python run/explore.py --input=slice.png --out=explorer.html
     python run/explore.py --saved_model=runs/saved_model --data_dir=runs/phantom \

@@ -1,4 +1,4 @@
-"""Segments your own images: DICOM, NIfTI, PNG, TIFF or NumPy in, hypotheses out.
+"""Segments your own images: DICOM, NIfTI, PNG, TIFF, JPEG, NumPy in, hypotheses out.
 
     python run/predict.py --input=slice.png --out_dir=runs/prediction
     python run/predict.py --input=scan/ --slice=40 --center=210,300 --out_dir=runs/out

@@ -271,9 +271,12 @@ const axisLabels = [
   element("text", { class: "sigma", x: SIDE - 8, y: SIDE / 2 - 6, "text-anchor": "end" }, plane),
   element("text", { class: "sigma", x: SIDE / 2 - 6, y: 16, "text-anchor": "end" }, plane),
 ];
-const dots = element("g", {}, plane);
 const cross = [0, 1].map(() => element("line", { class: "cross" }, plane));
-const point = element("circle", { class: "point", r: 10, id: "point" }, plane);
+const dots = element("g", {}, plane);
+// A ring on top: what lies under it can be seen.
+const point = element("g", { id: "point" }, plane);
+element("circle", { class: "point-rim", r: 13 }, point);
+element("circle", { class: "point", r: 13 }, point);
 
 function drawDots() {
   dots.replaceChildren();
@@ -281,7 +284,7 @@ function drawDots() {
   sampleU.forEach((u, i) => {
     const [cx, cy] = place(u);
     const dot = element("circle", { class: "sample-dot", cx, cy, r: 4 }, dots);
-    element("title", {}, dot, `sample ${i + 1}`);
+    element("title", {}, dot, `sample ${i}`);
   });
   for (const { x, y, outside, names } of graderPlaces(place)) {
     const group = element("g", { class: `grader-dot${outside ? " outside" : ""}` }, dots);
@@ -312,8 +315,7 @@ function graderPlaces(place) {
 function drawPoint() {
   const x = toSide(clamp(state.u[state.axes[0]]));
   const y = SIDE - toSide(clamp(state.u[state.axes[1]]));
-  point.setAttribute("cx", x);
-  point.setAttribute("cy", y);
+  point.setAttribute("transform", `translate(${x} ${y})`);
   const ends = [{ x1: x, x2: x, y1: 0, y2: SIDE }, { x1: 0, x2: SIDE, y1: y, y2: y }];
   ends.forEach((end, i) => Object.entries(end).forEach(([k, v]) => cross[i].setAttribute(k, v)));
 }
@@ -543,7 +545,8 @@ for (const id of ["show-current", "show-samples", "show-graders"]) {
 
 // --- Samples and graders ---------------------------------------------------------
 
-const samples = sampleU.map((u, i) => ({ u, ...addThumbnail("samples", `sample ${i + 1}`, u) }));
+// Samples are counted from 0, as in the files of run/predict.py.
+const samples = sampleU.map((u, i) => ({ u, ...addThumbnail("samples", `sample ${i}`, u) }));
 const shownGraders = graderU.map((u, i) => ({ u, ...addThumbnail("graders", graders[i].name, u) }));
 
 function addThumbnail(list, name, u) {
@@ -644,6 +647,7 @@ function start() {
   document.getElementById("heat-help").textContent = isBinary
     ? `The darker the plane, the larger the ${data.classes[1]} there.`
     : "The darker the plane, the more pixels differ from those at the prior mean.";
+  state.u = Float64Array.from(sampleU[data.start] || state.u);
   axesChanged();
   fromHash();
   addEventListener("hashchange", fromHash);

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tf_probunet.explorer.scene import Scene
+from tf_probunet.predict.intensity import brightened
 from tf_probunet.predict.palette import colors
 
 _FOLDER = pathlib.Path(__file__).parent
@@ -66,6 +67,7 @@ def page_data(scene: Scene) -> dict[str, Any]:
             )
         ],
         "axes": list(scene.axes),
+        "start": scene.start,
         "pixelMm2": scene.pixel_mm2,
     }
 
@@ -85,7 +87,7 @@ def quantise(features: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _picture(image: np.ndarray) -> np.ndarray:
-    shown = image if image.shape[-1] == 3 else image[..., :1]
+    shown = image if image.shape[-1] == 3 else brightened(image[..., :1])
     return np.rint(255 * shown.clip(0, 1)).astype(np.uint8)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -13,7 +14,7 @@ from tf_probunet.artifacts.saved_model import LoadedModel
 from tf_probunet.dataset import cityscapes_labels, input_pipeline, records
 from tf_probunet.predict import sampling
 from tf_probunet.predict.config import CropConfig
-from tf_probunet.predict.prediction import model_input
+from tf_probunet.predict.prediction import check_extent, model_input
 from tf_probunet.predict.read_inputs import read_inputs
 
 _WEIGHT = re.compile(r"(?:^|/)f_comb/conv_(\d+)/(kernel|bias)(?::0)?$")
@@ -47,6 +48,7 @@ class Scene:
         grader_names: "grader 1", or "mode 4: car 2, 5.9 %" where the label maps are the
             modes of a known distribution.
         axes: the two latent dimensions that change the segmentation most.
+        start: the sample that the page opens on; None for the prior's mean.
         class_names: of the labels.
         pixel_mm2: area of a pixel, None if not known.
         model: its name, and the data it was trained on.
@@ -65,6 +67,7 @@ class Scene:
     grader_latents: np.ndarray
     grader_names: list[str]
     axes: tuple[int, int]
+    start: int | None
     class_names: list[str]
     pixel_mm2: float | None
     model: str
@@ -140,8 +143,12 @@ def scene_of_file(
     _check(model)
     images = read_inputs([path], crop)
     if len(images) > 1:
-        raise ValueError(f"{path}: holds {len(images)} slices; choose one by --slice")
+        raise ValueError(
+            f"{path}: holds {len(images)} slices; choose one by --slice, "
+            "--instance_number or --z_mm"
+        )
     image = images[0]
+    check_extent(images, model, crop, 1)
     prepared = model_input(image, model, crop)
     pixel_mm2 = None
     if image.spacing_mm is not None:
@@ -227,6 +234,9 @@ def _scene(
     latent_dim = len(prior["mean"])
     features = model.call("features", image[None], about=title)["features"][0]
     first = layers[0].kernel
+    samples = sampling.draw_latents(
+        model, image, count=num_samples, seed=seed, about=title
+    )
     return Scene(
         title=title,
         image=image,
@@ -235,13 +245,12 @@ def _scene(
         layers=layers[1:],
         prior_mean=prior["mean"],
         prior_stddev=prior["stddev"],
-        samples=sampling.draw_latents(
-            model, image, count=num_samples, seed=seed, about=title
-        ),
+        samples=samples,
         graders=graders.astype(np.uint8),
         grader_latents=_posterior_means(model, image, graders, latent_dim, title),
         grader_names=grader_names,
         axes=_telling_axes(model, image, prior, title),
+        start=_start(model, image, samples, title),
         class_names=model.class_names,
         pixel_mm2=pixel_mm2,
         model=f"{model.metadata['model']} trained on {model.dataset['name']}",
@@ -280,6 +289,25 @@ def _posterior_means(
         for labels in graders.astype(np.int32)
     ]
     return np.array(means, np.float32).reshape(-1, size)
+
+
+def _start(
+    model: LoadedModel, image: np.ndarray, samples: np.ndarray, title: str
+) -> int | None:
+    """Returns the sample to open on; None without a background."""
+    if not model.has_background:
+        return None
+    areas = []
+    for z in samples:
+        drawn = model.call("decode", image[None], z[None, None], about=title)
+        areas.append(int(np.count_nonzero(drawn["labels"])))
+    return middle_sample(areas)
+
+
+def middle_sample(areas: Sequence[int]) -> int | None:
+    """Returns the sample of median area among those that mark anything, if one does."""
+    marked = [i for i in np.argsort(areas, kind="stable") if areas[i]]
+    return int(marked[(len(marked) - 1) // 2]) if marked else None
 
 
 def _telling_axes(

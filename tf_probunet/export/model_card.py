@@ -8,7 +8,7 @@ import shlex
 from typing import Any
 
 from tf_probunet import __version__, files
-from tf_probunet.config import Config
+from tf_probunet.config import NATIVE_LIDC_MM, Config
 from tf_probunet.dataset import cityscapes_labels
 
 RESULTS_NAME = "results.json"
@@ -345,7 +345,13 @@ def _lidc_limits(config: Config, dataset: dict[str, Any]) -> str:
             f"{config.data.crop_jitter_px} pixels: place the crop with care."
         )
     spacing = preparation.get("spacing_mm")
-    if spacing is None:
+    if spacing is None and preparation.get("format") == "png_slices":
+        limits.append(
+            "Pixels have the scan's own size, which is not recorded. "
+            f"`run/predict.py` assumes {NATIVE_LIDC_MM:g} mm, and resamples images "
+            "that say they differ from it by more than a tenth."
+        )
+    elif spacing is None:
         limits.append("Pixels have the scan's own size; crops must not be resampled.")
     else:
         limits.append(f"Crops are resampled to pixels of {spacing:g} mm.")

@@ -14,6 +14,7 @@ import numpy as np
 from tf_probunet import limits
 from tf_probunet.damage import reason
 from tf_probunet.imaging.input_image import Geometry, InputImage
+from tf_probunet.predict.config import CropConfig
 
 SUFFIXES = (".nii", ".nii.gz")
 
@@ -57,9 +58,7 @@ def nibabel() -> Any:
     return nibabel
 
 
-def read_volume(
-    path: pathlib.Path, name: str, slices: tuple[int, int] | None
-) -> list[InputImage]:
+def read_volume(path: pathlib.Path, name: str, crop: CropConfig) -> list[InputImage]:
     """Reads axial slices of a NIfTI file, from the lowest to the highest.
 
     The stored scaling is applied. Values are taken for Hounsfield units, unscaled 8-bit
@@ -68,22 +67,17 @@ def read_volume(
     Args:
         path: the file.
         name: of the results.
-        slices: the first slice and the one behind the last; None for all.
+        crop: which slices.
 
     Raises:
         ValueError: nibabel is missing, or the file is damaged or no grey volume.
     """
     volume, affine, axes, is_uint8 = _read(path)
     number = volume.shape[2]
-    first, behind = slices or (0, number)
-    if behind > number:
-        raise ValueError(
-            f"{path}: has {number} slices, so that slice {behind - 1} is none of them; "
-            f"expected 0 to {number - 1}"
-        )
+    heights = affine[2, 3] + affine[2, 2] * np.arange(number)
     spacing = np.linalg.norm(affine[:3, :3], axis=0)
     images = []
-    for i in range(first, behind):
+    for i in crop.choose(number, about=str(path), heights_mm=heights):
         slice_affine = affine.copy()
         slice_affine[:3, 3] += i * affine[:3, 2]
         images.append(

@@ -1,4 +1,4 @@
-"""Reads PNG and TIFF pictures and NumPy arrays."""
+"""Reads PNG, TIFF and JPEG pictures and NumPy arrays."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import PIL.ImageSequence
 
 from tf_probunet import arrays, damage, files, limits
 from tf_probunet.imaging.input_image import InputImage
+from tf_probunet.predict.config import CropConfig
 
-PICTURE_SUFFIXES = (".png", ".tif", ".tiff")
+PICTURE_SUFFIXES = (".png", ".tif", ".tiff", ".jpg", ".jpeg")
+_FORMATS = ["PNG", "TIFF", "JPEG"]
 ARRAY_SUFFIXES = (".npy",)
 
 # Of a value: in Pillow's picture, in an array, and as float32.
@@ -19,19 +21,20 @@ _BYTES_PER_VALUE = 12
 # Values that a byte of a picture holds at most: bits.
 _VALUES_PER_BYTE = 8
 
+# An array with a longer last axis holds slices: grey, RGB and RGBA have up to 4.
+_MAX_CHANNELS = 4
+
 # Modes of Pillow that hold something else than what they are converted to.
 _CONVERSIONS = {"1": "L", "P": "RGB", "I;16B": "I;16"}
 
 
-def read_picture(
-    path: pathlib.Path, name: str, slices: tuple[int, int] | None
-) -> list[InputImage]:
+def read_picture(path: pathlib.Path, name: str, crop: CropConfig) -> list[InputImage]:
     """Reads a picture, or the pages of a TIFF file.
 
     Args:
         path: the file.
         name: of the results.
-        slices: the first page and the one behind the last; None for all.
+        crop: which pages.
 
     Raises:
         ValueError: the file is damaged, or holds no such page.
@@ -39,25 +42,25 @@ def read_picture(
     try:
         length = path.stat().st_size
         with files.BoundedReader(path) as file:
-            pages = _pages(PIL.Image.open(file, formats=["PNG", "TIFF"]), length)
+            pages = _pages(PIL.Image.open(file, formats=_FORMATS), length)
     except PIL.UnidentifiedImageError as error:
-        raise ValueError(f"{path}: expected a PNG or TIFF picture") from error
+        raise ValueError(f"{path}: expected a PNG, TIFF or JPEG picture") from error
     except damage.PICTURE as error:
         raise ValueError(
             f"{path}: cannot read the picture ({damage.reason(error)})"
         ) from error
-    return _images(path, name, "picture", pages, slices)
+    return _images(path, name, "picture", pages, crop)
 
 
-def read_array(
-    path: pathlib.Path, name: str, slices: tuple[int, int] | None
-) -> list[InputImage]:
-    """Reads an array [H, W], [H, W, C] or [N, H, W, C].
+def read_array(path: pathlib.Path, name: str, crop: CropConfig) -> list[InputImage]:
+    """Reads an array [H, W], [H, W, C], [N, H, W] or [N, H, W, C].
+
+    Of three axes the last one holds channels if it has at most four entries.
 
     Args:
         path: the NPY file.
         name: of the results.
-        slices: the first image and the one behind the last; None for all.
+        crop: which images.
 
     Raises:
         ValueError: the file is damaged, or holds something else.
@@ -69,11 +72,10 @@ def read_array(
     if array.ndim not in (2, 3, 4) or 0 in array.shape:
         raise ValueError(
             f"{path}: an array of shape {list(array.shape)}, expected [H, W], "
-            "[H, W, C] or [N, H, W, C]"
+            "[H, W, C], [N, H, W] or [N, H, W, C]"
         )
-    return _images(
-        path, name, "array", list(array) if array.ndim == 4 else [array], slices
-    )
+    is_stack = array.ndim == 4 or (array.ndim == 3 and array.shape[2] > _MAX_CHANNELS)
+    return _images(path, name, "array", list(array) if is_stack else [array], crop)
 
 
 def _pages(opened: PIL.Image.Image, length: int) -> list[np.ndarray]:
@@ -98,7 +100,11 @@ def _pages(opened: PIL.Image.Image, length: int) -> list[np.ndarray]:
 def _array(page: PIL.Image.Image) -> np.ndarray:
     if page.mode in _CONVERSIONS:
         page = page.convert(_CONVERSIONS[page.mode])
-    return np.array(page)
+    array = np.array(page)
+    # Where nothing is transparent, alpha says nothing.
+    if page.mode in ("LA", "RGBA") and (array[..., -1] == 255).all():
+        array = array[..., :-1]
+    return array
 
 
 def _images(
@@ -106,15 +112,9 @@ def _images(
     name: str,
     kind: str,
     images: list[np.ndarray],
-    slices: tuple[int, int] | None,
+    crop: CropConfig,
 ) -> list[InputImage]:
     number = len(images)
-    first, behind = slices or (0, number)
-    if behind > number:
-        raise ValueError(
-            f"{path}: has {number} images, so that slice {behind - 1} is none of them; "
-            f"expected 0 to {number - 1}"
-        )
     return [
         InputImage(
             name=name if number == 1 else f"{name}_{i:03d}",
@@ -124,7 +124,7 @@ def _images(
             values=_values(images[i].dtype),
             slice_index=None if number == 1 else i,
         )
-        for i in range(first, behind)
+        for i in crop.choose(number, about=str(path), what="images")
     ]
 
 

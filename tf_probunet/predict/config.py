@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import math
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 OUTPUT_FORMATS = ("auto", "dicom_seg", "nifti", "png")
 # The SavedModel that comes with the repository, relative to its root.
 SHIPPED_MODEL = "data/pretrained/lidc_cpu"
+# How far a slice may lie from --z_mm: half of the thickest slices of a CT.
+_MAX_OFF_MM = 5.0
 
 
 def model_path(given: str | None, root: pathlib.Path) -> pathlib.Path:
@@ -43,7 +45,18 @@ class CropConfig:
     """Which part of which images is looked at, and how it is made to fit the model."""
 
     slice: str | None = _field(
-        None, "of a series or volume: one slice such as 12, or a range such as 10:20"
+        None,
+        "of a series or volume, counted from 0: one slice such as 12, or a range such "
+        "as 10:20 (slices 10 to 19: the end is not included)",
+    )
+    instance_number: int | None = _field(
+        None, "of a DICOM series: the slice with this InstanceNumber"
+    )
+    z_mm: float | None = _field(
+        None, "of a DICOM series or NIfTI volume: the slice nearest to this height"
+    )
+    series: str | None = _field(
+        None, "SeriesInstanceUID, or its end, where a folder holds several CT series"
     )
     region: str | None = _field(
         None, "row,col,height,width: the part of the image to segment, in its pixels"
@@ -52,6 +65,10 @@ class CropConfig:
         None,
         "row,col: segment a crop around this pixel, of the size that the model was "
         "scored with (of which the network may see only the middle)",
+    )
+    whole: bool = _field(
+        False,
+        "segment whole slices and series also with a model of crops around a lesion",
     )
     pad: bool = _field(
         False, "mirror the image at its border where its size does not fit the model"
@@ -72,6 +89,15 @@ class CropConfig:
             raise ValueError(
                 f"region is {self.region} and center {self.center}, expected one only"
             )
+        chosen = [
+            f"{name} {getattr(self, name)}"
+            for name in ("slice", "instance_number", "z_mm")
+            if getattr(self, name) is not None
+        ]
+        if len(chosen) > 1:
+            raise ValueError(f"{' and '.join(chosen)} are given, expected one only")
+        if self.z_mm is not None and not math.isfinite(self.z_mm):
+            raise ValueError(f"z_mm is {self.z_mm}, expected a height in mm")
         for name, parse in _PARSERS.items():
             text = getattr(self, name)
             if text is not None:
@@ -86,6 +112,45 @@ class CropConfig:
     def slices(self) -> tuple[int, int] | None:
         """The first slice and the one behind the last, or None for all."""
         return None if self.slice is None else _slices("slice", self.slice)
+
+    @property
+    def chooses(self) -> bool:
+        """Whether certain slices are asked for."""
+        return not (self.slice is self.instance_number is self.z_mm is None)
+
+    def choose(
+        self,
+        number: int,
+        *,
+        about: str,
+        what: str = "slices",
+        heights_mm: Sequence[float] = (),
+        instance_numbers: Sequence[int] = (),
+    ) -> range:
+        """Returns which slices of a file or series are asked for.
+
+        Args:
+            number: of slices there.
+            about: the file or series, for error messages.
+            what: they are called.
+            heights_mm: of the slices, where known.
+            instance_numbers: of the slices, where they have some.
+
+        Raises:
+            ValueError: there is no such slice.
+        """
+        if self.z_mm is not None:
+            return _only(_nearest(self.z_mm, heights_mm, about))
+        if self.instance_number is not None:
+            return _only(_numbered(self.instance_number, instance_numbers, about))
+        first, behind = self.slices or (0, number)
+        if behind > number:
+            raise ValueError(
+                f"{about}: has {number} {what}, so that slice {behind - 1} is none of "
+                f"them; expected 0 to {number - 1}"
+                + ("; a range ends before its end" if behind > first + 1 else "")
+            )
+        return range(first, behind)
 
     @property
     def region_numbers(self) -> tuple[int, ...] | None:
@@ -160,9 +225,8 @@ def _numbers(name: str, text: str, count: int, kind: type, what: str) -> tuple:
 
 
 def _whole(name: str, text: str, count: int) -> tuple[int, ...]:
-    return _numbers(
-        name, text, count, int, f"{count} whole numbers such as 10,20,48,48"
-    )
+    example = "10,20,48,48" if count == 4 else "210,300"
+    return _numbers(name, text, count, int, f"{count} whole numbers such as {example}")
 
 
 def _slices(name: str, text: str) -> tuple[int, int]:
@@ -173,8 +237,38 @@ def _slices(name: str, text: str) -> tuple[int, int]:
     except ValueError:
         low, high = 0, 0
     if not 0 <= low < high:
-        raise ValueError(f"{name} is {text!r}, expected a number or a range as 10:20")
+        raise ValueError(
+            f"{name} is {text!r}, expected a number or a range as 10:20 (10 to 19)"
+        )
     return low, high
+
+
+def _only(index: int) -> range:
+    return range(index, index + 1)
+
+
+def _nearest(z_mm: float, heights_mm: Sequence[float], about: str) -> int:
+    if not len(heights_mm):
+        raise ValueError(f"{about}: its heights are not known, expected no --z_mm")
+    index = min(range(len(heights_mm)), key=lambda i: abs(heights_mm[i] - z_mm))
+    if abs(heights_mm[index] - z_mm) > _MAX_OFF_MM:
+        raise ValueError(
+            f"{about}: no slice within {_MAX_OFF_MM:g} mm of z_mm {z_mm:g}, expected "
+            f"{min(heights_mm):g} to {max(heights_mm):g}"
+        )
+    return index
+
+
+def _numbered(wanted: int, instance_numbers: Sequence[int], about: str) -> int:
+    found = [i for i, number in enumerate(instance_numbers) if number == wanted]
+    if len(found) == 1:
+        return found[0]
+    if not instance_numbers:
+        raise ValueError(f"{about}: no DICOM series, which alone has instance_number")
+    raise ValueError(
+        f"{about}: {len(found)} slices have the instance_number {wanted}, expected "
+        f"one; they are {min(instance_numbers)} to {max(instance_numbers)}"
+    )
 
 
 def _spacing(name: str, text: str) -> tuple[float, float]:

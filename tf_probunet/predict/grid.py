@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -66,12 +66,15 @@ class Grid:
             down-samplings.
         part: of the region at the model's resolution that the network sees; the rest is
             background. None for all of it.
+        by_area: whether the model's pixels are means of the image's, as in the frames
+            of Cityscapes; else they are interpolated linearly, as in LIDC.
     """
 
     region: Region
     shape: tuple[int, int]
     padded: tuple[int, int]
     part: Region | None = None
+    by_area: bool = False
 
     @property
     def resampling_bytes(self) -> int:
@@ -102,8 +105,9 @@ class Grid:
         return Region(rows[0], cols[0], rows[1] - rows[0], cols[1] - cols[0])
 
     def to_model(self, pixels: np.ndarray) -> np.ndarray:
-        """Cuts [H, W, C] out and resamples it linearly: [*shape, C]."""
-        return resample(pixels[self.region.slices], self.shape)
+        """Cuts [H, W, C] out and resamples it: [*shape, C]."""
+        weights = area_weights if self.by_area else linear_weights
+        return resample(pixels[self.region.slices], self.shape, weights)
 
     def pad(self, values: np.ndarray) -> np.ndarray:
         """Takes what is seen of [*shape, C], mirrored at the border: [*padded, C]."""
@@ -113,14 +117,18 @@ class Grid:
         ]
         return np.pad(values[self.seen.slices], missing + [(0, 0)], mode="symmetric")
 
+    def unpad(self, values: np.ndarray) -> np.ndarray:
+        """Cuts the border off [*padded, K]: [*seen.shape, K]."""
+        height, width = self.seen.shape
+        top, left = ((w - h) // 2 for w, h in zip(self.padded, self.seen.shape))
+        return values[top : top + height, left : left + width]
+
     def to_input(self, values: np.ndarray) -> np.ndarray:
         """Takes probabilities [*padded, K] to the image's pixels in the region.
 
         The border is cut off, and what was not seen is background with certainty.
         """
-        height, width = self.seen.shape
-        top, left = ((w - h) // 2 for w, h in zip(self.padded, self.seen.shape))
-        inner = values[top : top + height, left : left + width]
+        inner = self.unpad(values)
         if self.part is not None:
             whole = np.zeros((*self.shape, inner.shape[-1]), inner.dtype)
             whole[..., 0] = 1
@@ -140,6 +148,7 @@ def plan(
     shape: tuple[int, int] | None = None,
     seen_size: int = 0,
     center: Sequence[int] | None = None,
+    by_area: bool = False,
 ) -> Grid:
     """Works out the sizes of a region at the model's resolution.
 
@@ -153,6 +162,7 @@ def plan(
         shape: height and width at the model's resolution, where that is fixed.
         seen_size: height and width that the network sees of it at most; 0 for all.
         center: the image's pixel that it sees them around; None for the middle.
+        by_area: whether the model's pixels are means of the image's.
 
     Raises:
         ValueError: the size does not fit, and may not be padded.
@@ -164,9 +174,10 @@ def plan(
     seen = shape if part is None else part.shape
     padded = tuple(-(-size // divisor) * divisor for size in seen)
     if padded != seen and not pad:
-        at = f" (after resampling to {target_mm:g} mm)" if shape != region.shape else ""
+        to = "the model's scale" if target_mm is None else f"{target_mm:g} mm"
+        at = f" (after resampling to {to})" if shape != region.shape else ""
         raise ValueError(_size_message(seen, at, divisor, about))
-    return Grid(region, shape, padded, part)
+    return Grid(region, shape, padded, part, by_area)
 
 
 def resampled_shape(
@@ -199,15 +210,32 @@ def region_around(
     return Region(row, col, height, width)
 
 
-def resample(values: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
-    """Interpolates [H, W, C] linearly to [*shape, C]; the outer edges coincide.
+def linear_weights(size: int, length: int) -> np.ndarray:
+    """Returns [size, length]: linear interpolation along an axis.
 
     Where pixels grow, the triangle of weights is widened so that none is skipped.
     """
+    return resampling_weights(0, size, length / size, length)[0]
+
+
+def area_weights(size: int, length: int) -> np.ndarray:
+    """Returns [size, length]: the share of each old pixel in each new one."""
+    edges = np.arange(size + 1)[:, None] * (length / size)
+    pixels = np.arange(length)
+    shared = np.minimum(edges[1:], pixels + 1) - np.maximum(edges[:-1], pixels)
+    return shared.clip(0) * (size / length)
+
+
+def resample(
+    values: np.ndarray,
+    shape: tuple[int, int],
+    weights: Callable[[int, int], np.ndarray] = linear_weights,
+) -> np.ndarray:
+    """Resamples [H, W, C] to [*shape, C]; the outer edges coincide."""
     if values.shape[:2] == tuple(shape):
         return values
     rows, cols = (
-        resampling_weights(0, size, length / size, length)[0].astype(np.float32)
+        weights(size, length).astype(np.float32)
         for size, length in zip(shape, values.shape[:2])
     )
     # One axis after the other: [h, H] x [H, W, C], then [w, W] x [h, W, C].

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 from scipy.cluster import hierarchy
 from scipy.spatial.distance import squareform
 
-from tf_probunet.evaluation.metrics import distances
+# Pixels of all samples that are compared at once, so that memory is bounded.
+_PIXELS_AT_ONCE = 2**24
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,24 +31,31 @@ class Hypothesis:
 
 
 def group(
-    labels: np.ndarray, *, num_classes: int, least_iou: float
+    labels: np.ndarray,
+    *,
+    num_classes: int,
+    least_iou: float,
+    has_background: bool = True,
 ) -> list[Hypothesis]:
     """Groups samples so that any two of a group have at least that IoU.
 
     The groups are those of complete linkage: the two that stay most alike are joined
     first, as long as all their samples agree. Samples without foreground agree with
-    each other and with no other. With more than two classes it is the mean IoU over
-    the classes present in either sample.
+    each other and with no other. With more than two classes, intersections and unions
+    are summed over the classes before they are divided: classes count by their area,
+    so that stray pixels of rare ones do not part samples.
 
     Args:
         labels: [S, H, W] integer.
         num_classes: labels are 0 to num_classes - 1.
         least_iou: 0 to 1.
+        has_background: whether label 0 means that nothing is there; else it counts as
+            the other classes do.
 
     Returns:
         The hypotheses, those with the most samples first.
     """
-    apart = _distances(labels, num_classes)
+    apart = _distances(labels, range(int(has_background), num_classes))
     if len(labels) == 1:
         numbers = np.ones(1, int)
     else:
@@ -58,11 +67,19 @@ def group(
     return [_hypothesis(members, labels, apart) for members in groups]
 
 
-def _distances(labels: np.ndarray, num_classes: int) -> np.ndarray:
-    if num_classes == 2:
-        return distances.iou_distances(labels, labels)
-    known = distances.LabelSet(tuple(range(num_classes)), num_classes, ignore=None)
-    return distances.mean_iou_distances(labels, labels, labels=known)
+def _distances(labels: np.ndarray, classes: Sequence[int]) -> np.ndarray:
+    """Returns 1 - IoU [S, S] of maps [S, H, W]; two without the classes are equal."""
+    maps = labels.reshape(len(labels), -1)
+    step = max(1, _PIXELS_AT_ONCE // len(maps))
+    shared = np.zeros((len(maps), len(maps)))
+    for start in range(0, maps.shape[1], step):
+        part = maps[:, start : start + step]
+        for label in classes:
+            mask = (part == label).astype(np.float32)
+            shared += mask @ mask.T
+    areas = np.diagonal(shared)
+    unions = areas[:, None] + areas - shared
+    return np.where(unions > 0, 1 - shared / np.maximum(unions, 1), 0.0)
 
 
 def _hypothesis(

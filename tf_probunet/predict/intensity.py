@@ -8,6 +8,10 @@ from tf_probunet.artifacts.saved_model import LoadedModel
 from tf_probunet.imaging.input_image import InputImage
 from tf_probunet.predict.config import CropConfig
 
+# Where tissue lies between black and white, at least, in pictures.
+_TISSUE = 0.75
+# What may become white: lung alone stays dark.
+_LEAST_WHITE = 0.4
 _WHAT = {
     "hu": "Hounsfield units",
     "uint8": "8-bit values",
@@ -47,6 +51,46 @@ def normalise(
     return scaled.clip(0.0, 1.0).astype(np.float32)
 
 
+def fit_channels(image: InputImage, model: LoadedModel) -> np.ndarray:
+    """Returns the pixels [H, W, C] with the model's channels.
+
+    Grey pictures are often stored as RGB, with three equal channels.
+
+    Raises:
+        ValueError: the channels are others.
+    """
+    pixels, expected = image.pixels, model.network.image_channels
+    channels = pixels.shape[2]
+    if channels == expected:
+        return pixels
+    if (channels, expected) == (3, 1):
+        if (pixels == pixels[..., :1]).all():
+            return pixels[..., :1]
+        raise ValueError(
+            f"{image.describe()}: is in colour, but the model in {model.path} expects "
+            "grey images"
+        )
+    raise ValueError(
+        f"{image.describe()}: has {channels} channels, but the model in {model.path} "
+        f"expects {expected}"
+    )
+
+
+def brightened(image: np.ndarray) -> np.ndarray:
+    """Makes a grey image [H, W, C] in 0..1 lighter where a few pixels outshine it.
+
+    Bone makes a CT crop dark that was rescaled to its own range. White becomes what is
+    a third over the tissue: the median of what is brighter than the mean. Colours and
+    images that are bright already are left alone.
+    """
+    if image.shape[-1] == 3:
+        return image
+    bright = image[image > image.mean()]
+    white = np.median(bright) / _TISSUE if bright.size else 1.0
+    white = max(white, _LEAST_WHITE)
+    return image if white >= 1 else (image / white).clip(0, 1)
+
+
 def is_rescaled(image: InputImage, model: LoadedModel, crop: CropConfig) -> bool:
     """Whether the region is rescaled to its own least and largest value by itself.
 
@@ -64,12 +108,7 @@ def check_values(image: InputImage, model: LoadedModel, crop: CropConfig) -> Non
     Raises:
         ValueError: it cannot.
     """
-    channels, expected = image.pixels.shape[2], model.network.image_channels
-    if channels != expected:
-        raise ValueError(
-            f"{image.describe()}: has {channels} channels, but the model in "
-            f"{model.path} expects {expected}"
-        )
+    fit_channels(image, model)
     what = f"{image.describe()}: holds {_WHAT[image.values]}"
     if model.dataset["intensity"] == "hu":
         if crop.window is not None:

@@ -9,6 +9,7 @@ from matplotlib.patches import Patch, Rectangle
 from tf_probunet.artifacts.saved_model import LoadedModel
 from tf_probunet.figures import pictures, style
 from tf_probunet.predict.grid import Region
+from tf_probunet.predict.intensity import brightened
 from tf_probunet.predict.palette import colors
 from tf_probunet.predict.prediction import Prediction
 from tf_probunet.predict.summary import area_text, presence
@@ -124,7 +125,7 @@ def _show_place(axis: Axes, prediction: Prediction) -> None:
     seen = prediction.grid.seen_in_image
     low, high = np.percentile(pixels, (1, 99))
     scaled = (pixels - low) / max(high - low, 1e-6)
-    pictures.show_image(axis, scaled)
+    pictures.show_image(axis, brightened(scaled.clip(0, 1)))
     axis.set_aspect("equal")
     if region.shape != prediction.image.shape:
         _show_frame(axis, region, "-")
@@ -151,7 +152,7 @@ def _show_overview(
     panel, first: int, prediction: Prediction, model: LoadedModel
 ) -> None:
     axis = panel(0, first)
-    pictures.show_image(axis, prediction.seen_image)
+    pictures.show_image(axis, brightened(prediction.seen_image))
     _caption(axis, "what the network sees" if first else "image")
     axis = panel(0, first + 1)
     mean = prediction.mean[prediction.grid.seen_in_image.slices]  # [h, w, K]
@@ -171,7 +172,7 @@ def _show_overview(
 
 def _show_all(axis: Axes, prediction: Prediction) -> None:
     """Shows the outlines of the hypotheses drawn below in one panel."""
-    pictures.show_image(axis, prediction.seen_image)
+    pictures.show_image(axis, brightened(prediction.seen_image))
     for i, hypothesis in reversed(list(enumerate(prediction.hypotheses[:_MAX_SHOWN]))):
         labels = prediction.seen(prediction.labels[hypothesis.representative])
         pictures.outline(axis, labels > 0, _OUTLINES[i % len(_OUTLINES)], 1.1)
@@ -186,7 +187,7 @@ def _show_labels(
     model: LoadedModel,
 ) -> None:
     if len(model.class_names) == 2:
-        pictures.show_image(axis, prediction.seen_image)
+        pictures.show_image(axis, brightened(prediction.seen_image))
         pictures.outline(axis, labels > 0, colour, 1.3)
     else:
         pictures.show_array(axis, colors(model.class_names)[labels])

@@ -14,6 +14,7 @@ from tf_probunet.predict import picture, write_dicom_seg, write_nifti, write_png
 from tf_probunet.predict.config import CropConfig, PredictConfig
 from tf_probunet.predict.prediction import (
     Prediction,
+    check_extent,
     check_memory,
     model_input,
     predict_image,
@@ -60,6 +61,7 @@ def predict(
     formats, notes = _formats(images, config.output_format)
     _check_free(out_dir, images, config.overwrite)
     model = saved_model.load(model_path)
+    check_extent(images, model, crop, len(inputs))
     for image in images:  # Before hours of work, not after.
         check_memory(image, model, config)
         model_input(image, model, crop)

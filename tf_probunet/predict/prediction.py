@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -13,6 +14,10 @@ from tf_probunet.imaging.input_image import InputImage
 from tf_probunet.predict import grid, intensity, sampling
 from tf_probunet.predict.config import CropConfig, PredictConfig
 from tf_probunet.predict.hypotheses import Hypothesis, group
+
+# How far a size may be off where the model's resolution is a rough one: its training
+# scales images by as much.
+_TOLERANCE = 0.1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,6 +77,44 @@ class ModelInput:
         return self.grid.pad(self.shown)
 
 
+def check_extent(
+    images: Sequence[InputImage], model: LoadedModel, crop: CropConfig, num_inputs: int
+) -> None:
+    """Checks that a model of crops around a lesion does not get whole scans.
+
+    It would mark vessels all over them, for minutes.
+
+    Args:
+        images: that were read.
+        model: that is to segment them.
+        crop: which part of them.
+        num_inputs: how many files or directories they are from.
+
+    Raises:
+        ValueError: it would, and the user has not said that this is meant.
+    """
+    large = [image for image in images if _exceeds_frame(image, model)]
+    if crop.whole or not model.is_lidc or not large:
+        return
+    about, (height, width) = large[0].describe(), large[0].shape
+    frame = model.data.frame_size
+    expects = (
+        f"but the model in {model.path} expects crops of {frame}x{frame} pixels with a "
+        "lesion in the middle"
+    )
+    slices = [image for image in large if image.slice_index is not None]
+    if len(slices) > num_inputs and not crop.chooses:
+        raise ValueError(
+            f"{about}: is one of {len(slices)} slices, {expects}; choose by --slice, "
+            "--instance_number or --z_mm, and --center=row,col; --whole takes all"
+        )
+    if not crop.cuts:
+        raise ValueError(
+            f"{about}: a whole image of {height}x{width} pixels, {expects}; "
+            "--center=row,col cuts one out, --whole takes all of it"
+        )
+
+
 def model_input(image: InputImage, model: LoadedModel, crop: CropConfig) -> ModelInput:
     """Cuts the region out, resamples it to the model's resolution and windows it.
 
@@ -80,7 +123,8 @@ def model_input(image: InputImage, model: LoadedModel, crop: CropConfig) -> Mode
     """
     intensity.check_values(image, model, crop)
     planned = plan_grid(image, model, crop)
-    shown = intensity.normalise(planned.to_model(image.pixels), image, model, crop)
+    pixels = intensity.fit_channels(image, model)
+    shown = intensity.normalise(planned.to_model(pixels), image, model, crop)
     return ModelInput(planned, shown, _notes(image, model, crop, planned))
 
 
@@ -102,7 +146,7 @@ def predict_image(
     labels = np.zeros((count, *image.shape), np.uint8)
     mean = np.zeros((*image.shape, num_classes), np.float32)
     rows, cols = planned.region.slices
-    done = 0
+    done = cut_off = 0
     for chunk in sampling.draw(
         model,
         prepared.padded,
@@ -111,10 +155,13 @@ def predict_image(
         tile_size=config.tile_size,
         about=image.describe(),
     ):
-        for probabilities in map(planned.to_input, chunk):
+        for drawn in chunk:
+            cut_off += _reaches_edge(planned.unpad(drawn).argmax(-1))
+            probabilities = planned.to_input(drawn)
             labels[done, rows, cols] = probabilities.argmax(-1)
             mean[rows, cols] += probabilities / count
             done += 1
+    notes += _result_notes(image, labels, cut_off, planned, model, crop)
     return Prediction(
         image=image,
         grid=planned,
@@ -123,7 +170,10 @@ def predict_image(
         mean=mean,
         entropy=_entropy(mean),
         hypotheses=group(
-            labels[:, rows, cols], num_classes=num_classes, least_iou=config.group_iou
+            labels[:, rows, cols],
+            num_classes=num_classes,
+            least_iou=config.group_iou,
+            has_background=model.has_background,
         ),
         notes=notes,
     )
@@ -146,7 +196,7 @@ def plan_grid(image: InputImage, model: LoadedModel, crop: CropConfig) -> grid.G
         ValueError: the region is outside of the image, or its size does not fit.
     """
     about, shape, seen_size = image.describe(), None, 0
-    target = model.spacing_mm if image.spacing_mm is not None else None
+    target = target_mm(image, model)
     if crop.center_numbers is not None:
         region, shape = _centred(image, model, crop.center_numbers, target)
         seen_size = model.data.eval_size
@@ -158,6 +208,9 @@ def plan_grid(image: InputImage, model: LoadedModel, crop: CropConfig) -> grid.G
         if model.data.scored_size and not _exceeds_frame(image, model):
             seen_size = model.data.eval_size
     region.check_inside(image.shape, about)
+    reduced = _frame_scale(image, model)
+    if shape is None and not seen_size:
+        shape = _approximate_shape(region, image, model, reduced)
     planned = grid.plan(
         region,
         spacing_mm=image.spacing_mm,
@@ -168,6 +221,7 @@ def plan_grid(image: InputImage, model: LoadedModel, crop: CropConfig) -> grid.G
         shape=shape,
         seen_size=seen_size,
         center=crop.center_numbers,
+        by_area=reduced is not None,
     )
     _check_resampled(planned, image, model)
     return planned
@@ -198,8 +252,12 @@ def _check_resampled(planned: grid.Grid, image: InputImage, model: LoadedModel) 
     per_pixel = 20 * channels + 8 * model.network.num_classes
     what = f"{image.describe()}: {height}x{width} pixels"
     if planned.shape != planned.region.shape:
-        spacing = " x ".join(f"{mm:g}" for mm in image.spacing_mm)
-        what += f" (of {spacing} mm, resampled to {model.spacing_mm:g} mm)"
+        target = target_mm(image, model)
+        if target is None:
+            what += f" (resampled from {planned.region.height}x{planned.region.width})"
+        else:
+            spacing = " x ".join(f"{mm:g}" for mm in image.spacing_mm)
+            what += f" (of {spacing} mm, resampled to {target:g} mm)"
     limits.check(
         height * width * per_pixel + planned.resampling_bytes,
         what,
@@ -207,9 +265,58 @@ def _check_resampled(planned: grid.Grid, image: InputImage, model: LoadedModel) 
     )
 
 
+def target_mm(image: InputImage, model: LoadedModel) -> float | None:
+    """Returns the size of a pixel to resample an image to; None if it is left alone.
+
+    It is where the image's is not known, or close to that of a model which has seen
+    pixels of several sizes.
+    """
+    spacing, target = image.spacing_mm, model.input_spacing_mm
+    if spacing is None or target is None:
+        return None
+    if model.spacing_mm is None and all(
+        abs(mm / target - 1) <= _TOLERANCE for mm in spacing
+    ):
+        return None
+    return target
+
+
+def _approximate_shape(
+    region: grid.Region, image: InputImage, model: LoadedModel, reduced: float | None
+) -> tuple[int, int] | None:
+    """Returns the size at the model's resolution where that is known roughly only.
+
+    A size that fits the model is taken instead if it is close. None where the
+    resolution is known exactly, or not at all.
+    """
+    if reduced is not None:
+        scales = (reduced, reduced)
+    elif model.spacing_mm is None and target_mm(image, model) is not None:
+        scales = tuple(mm / target_mm(image, model) for mm in image.spacing_mm)
+    else:
+        return None
+    shape, step = [], model.size_divisor
+    for side, scale in zip(region.shape, scales):
+        fitting = max(step, round(side * scale / step) * step)
+        close = abs(fitting / (side * scale) - 1) <= _TOLERANCE
+        shape.append(fitting if close else max(1, round(side * scale)))
+    return shape[0], shape[1]
+
+
+def _frame_scale(image: InputImage, model: LoadedModel) -> float | None:
+    """Returns the factor from a large camera frame to the model's; None for others.
+
+    What is no larger than the model's frames is taken for one of them, or a part.
+    """
+    frame = model.camera_frame
+    if frame is None or all(n <= f for n, f in zip(image.shape, frame)):
+        return None
+    return min(f / n for n, f in zip(image.shape, frame))
+
+
 def _exceeds_frame(image: InputImage, model: LoadedModel) -> bool:
     """Whether the image is larger than what the model was scored on."""
-    shape = grid.resampled_shape(image.shape, image.spacing_mm, model.spacing_mm)
+    shape = grid.resampled_shape(image.shape, image.spacing_mm, target_mm(image, model))
     return 0 < model.data.frame_size < max(shape)
 
 
@@ -248,11 +355,7 @@ def _notes(
             "the region's least and largest values became 0 and 1 (--window=minmax), "
             "as in the pictures that the model was trained on"
         )
-    if model.spacing_mm is not None and image.spacing_mm is None:
-        notes.append(
-            f"the size of a pixel is not known (--spacing_mm gives it); the model was "
-            f"trained on {model.spacing_mm:g} mm"
-        )
+    notes += _resolution_notes(image, model, crop, planned)
     if model.dataset["intensity"] == "hu" and image.pixels.min() >= 0:
         notes.append("no value is below 0, which is odd for Hounsfield units")
     seen, side = planned.seen.shape, model.data.crop_size
@@ -263,9 +366,95 @@ def _notes(
             f"{frame}x{frame} pixels with a lesion in the middle; --center=row,col "
             "cuts one out"
         )
-    elif side and max(seen) > 2 * side:
+    # Street scenes are scored whole, whatever the crops of the training.
+    elif side and max(seen) > 2 * side and model.camera_frame is None:
+        cuts = "--center or --region cut" if frame else "--region cuts"
         notes.append(
             f"the model sees {seen[0]}x{seen[1]} pixels, but it was trained on crops "
-            f"of {side}x{side}; --center or --region cut one out"
+            f"of {side}x{side}; {cuts} one out"
         )
     return notes
+
+
+def _resolution_notes(
+    image: InputImage, model: LoadedModel, crop: CropConfig, planned: grid.Grid
+) -> list[str]:
+    target, spacing = model.input_spacing_mm, image.spacing_mm
+    if planned.by_area:
+        height, width = model.camera_frame
+        return [
+            f"the image was taken for a camera frame and reduced by the factor "
+            f"{_frame_scale(image, model):.3g}: the model was trained on frames of "
+            f"{height}x{width} pixels"
+        ]
+    if model.camera_frame is not None and image.shape != model.camera_frame:
+        height, width = model.camera_frame
+        return [
+            f"the image was taken for a part of a camera frame of {height}x{width} "
+            "pixels, at the same scale"
+        ]
+    if target is None:
+        return []
+    if spacing is None:
+        # Whole PNG slices of LIDC are as in training, whatever their pixels' size.
+        if model.spacing_mm is None and not crop.cuts:
+            return []
+        return [
+            f"the size of a pixel is not known (--spacing_mm gives it); the model was "
+            f"trained on {'' if model.spacing_mm else 'about '}{target:g} mm"
+        ]
+    if model.spacing_mm is None and target_mm(image, model) is not None:
+        return [
+            f"pixels of {spacing[0]:g} x {spacing[1]:g} mm were resampled to about "
+            f"{target:g} mm, typical of the scans that the model was trained on"
+        ]
+    return []
+
+
+def _reaches_edge(labels: np.ndarray) -> bool:
+    """Whether anything is marked on the rim of [h, w]."""
+    return any(side.any() for side in (labels[[0, -1]], labels[:, [0, -1]]))
+
+
+def _result_notes(
+    image: InputImage,
+    labels: np.ndarray,
+    cut_off: int,
+    planned: grid.Grid,
+    model: LoadedModel,
+    crop: CropConfig,
+) -> list[str]:
+    """Says where samples of a lesion's crop look as if the crop were the wrong one.
+
+    Args:
+        image: that was segmented.
+        labels: [S, H, W].
+        cut_off: how many samples mark something at the edge of what the network sees.
+        planned: the part.
+        model: that drew them.
+        crop: which part was asked for.
+    """
+    height, width = planned.seen.shape
+    if not model.is_lidc or max(height, width) > model.data.frame_size:
+        return []
+    view = f"the {height}x{width} pixels that the network sees"
+    if image.spacing_mm is not None:
+        scales = (r / s for r, s in zip(planned.region.shape, planned.shape))
+        high, wide = (
+            side * scale * mm
+            for side, scale, mm in zip((height, width), scales, image.spacing_mm)
+        )
+        view += f" ({high:.0f} x {wide:.0f} mm)"
+    if cut_off:
+        return [
+            f"in {cut_off} of {len(labels)} samples the marked area reaches the edge "
+            f"of {view}: what lies beyond is cut off"
+        ]
+    if crop.center_numbers is not None and not labels.any():
+        row, col = crop.center_numbers
+        return [
+            f"nothing is marked around row {row}, column {col}: is a lesion there on "
+            "this slice, is --center row,col (not column,row), and does the lesion fit "
+            f"into {view}?"
+        ]
+    return []

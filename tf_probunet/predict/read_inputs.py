@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import os
 import pathlib
 from collections.abc import Sequence
 
@@ -13,7 +14,7 @@ from tf_probunet.imaging import read_dicom, read_nifti, read_picture
 from tf_probunet.imaging.input_image import InputImage
 from tf_probunet.predict.config import CropConfig
 
-_EXPECTED = "DICOM, NIfTI (.nii, .nii.gz), PNG, TIFF or NumPy (.npy)"
+_EXPECTED = "DICOM, NIfTI (.nii, .nii.gz), PNG, TIFF, JPEG or NumPy (.npy)"
 
 
 def read_inputs(inputs: Sequence[str], crop: CropConfig) -> list[InputImage]:
@@ -21,8 +22,9 @@ def read_inputs(inputs: Sequence[str], crop: CropConfig) -> list[InputImage]:
 
     Args:
         inputs: files, or directories. The DICOM files of a directory, and those that
-            are given together, are the slices of one series.
-        crop: which slices, and the pixel size where files do not say.
+            are given together, are the slices of one series. A directory without an
+            image of its own is searched to its depths.
+        crop: which series and slices, and the pixel size where files do not say.
 
     Returns:
         At least one image; no two have the same name.
@@ -36,29 +38,24 @@ def read_inputs(inputs: Sequence[str], crop: CropConfig) -> list[InputImage]:
     for text in inputs:
         path = pathlib.Path(text)
         if path.is_dir():
-            images += _read_directory(path, crop.slices)
+            images += _read_directory(path, crop)
         elif not path.is_file():
             raise FileNotFoundError(f"{path}: no such file or directory")
         elif _kind(path) == "dicom":
             series.append(path)
         else:
-            images += _read_file(path, crop.slices)
+            images += _read_file(path, crop)
     if series:
         name = _stem(series[0] if len(series) == 1 else series[0].resolve().parent)
-        images += read_dicom.read_series(series, name, crop.slices)
+        images += read_dicom.read_series(series, name, crop)
     images = [_with_spacing(image, crop) for image in images]
     for image in images:
         _check_values(image)
     return _with_own_names(images)
 
 
-def _read_directory(
-    path: pathlib.Path, slices: tuple[int, int] | None
-) -> list[InputImage]:
-    found = collections.defaultdict(list)
-    for file in sorted(path.iterdir()):
-        if file.is_file() and not file.name.startswith("."):
-            found[_kind(file)].append(file)
+def _read_directory(path: pathlib.Path, crop: CropConfig) -> list[InputImage]:
+    found = _find(path)
     other = found.pop(None, [])
     if not found:
         names = f" (among others {other[0].name})" if other else ""
@@ -68,13 +65,42 @@ def _read_directory(
         raise ValueError(
             f"{path}: holds files of several kinds ({kinds}), expected one"
         )
-    if "dicom" in found:
-        return read_dicom.read_series(found["dicom"], _stem(path.resolve()), slices)
-    (paths,) = found.values()
-    return [image for file in paths for image in _read_file(file, slices)]
+    ((kind, paths),) = found.items()
+    if kind == "dicom":
+        return read_dicom.read_series(paths, _stem(path.resolve()), crop, path)
+    folders = sorted({str(file.parent) for file in paths})
+    if len(folders) > 1:
+        raise ValueError(
+            f"{path}: holds images in {len(folders)} folders, expected one of them, "
+            f"such as {folders[0]}"
+        )
+    return [image for file in paths for image in _read_file(file, crop)]
 
 
-def _read_file(path: pathlib.Path, slices: tuple[int, int] | None) -> list[InputImage]:
+def _find(path: pathlib.Path) -> dict[str | None, list[pathlib.Path]]:
+    """Returns the files of a directory by kind; if no image, those of all inside."""
+    found = collections.defaultdict(list)
+    seen = set()
+    for folder, inside, names in os.walk(path, followlinks=True, onerror=_raise):
+        real = os.path.realpath(folder)
+        inside[:] = sorted(name for name in inside if not name.startswith("."))
+        if real in seen:  # A link that leads back, or to the same folder again.
+            inside.clear()
+            continue
+        seen.add(real)
+        for file in (pathlib.Path(folder, name) for name in sorted(names)):
+            if file.is_file() and not file.name.startswith("."):
+                found[_kind(file)].append(file)
+        if found.keys() - {None} and folder == str(path):
+            break
+    return found
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def _read_file(path: pathlib.Path, crop: CropConfig) -> list[InputImage]:
     readers = {
         "nifti": read_nifti.read_volume,
         "picture": read_picture.read_picture,
@@ -83,7 +109,9 @@ def _read_file(path: pathlib.Path, slices: tuple[int, int] | None) -> list[Input
     kind = _kind(path)
     if kind is None:
         raise ValueError(f"{path}: of an unknown kind, expected {_EXPECTED}")
-    return readers[kind](path, _stem(path), slices)
+    if crop.series is not None:
+        raise ValueError(f"{path}: no DICOM file, expected no --series")
+    return readers[kind](path, _stem(path), crop)
 
 
 def _kind(path: pathlib.Path) -> str | None:

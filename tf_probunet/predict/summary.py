@@ -9,7 +9,7 @@ import numpy as np
 
 from tf_probunet.artifacts.saved_model import LoadedModel
 from tf_probunet.predict.config import PredictConfig
-from tf_probunet.predict.prediction import Prediction
+from tf_probunet.predict.prediction import Prediction, target_mm
 
 
 def summary(
@@ -27,7 +27,7 @@ def summary(
         "model_resolution": {
             "shape": list(planned.shape),
             "seen": dataclasses.asdict(planned.seen),
-            "spacing_mm": model.spacing_mm,
+            "spacing_mm": target_mm(image, model) or model.spacing_mm,
         },
         "num_samples": len(prediction.labels),
         "seed": config.seed,
