@@ -103,6 +103,30 @@ class ModelConfig(_Checked):
         "posterior collapse; 0 for none",
         at_least=0,
     )
+    elbo_weight: float = _field(
+        1.0,
+        "weight of the model's own loss: the evidence lower bound, or the "
+        "cross-entropy of a model without latents; 0 to train on the energy distance "
+        "alone",
+        at_least=0,
+    )
+    energy_weight: float = _field(
+        0.0,
+        "weight of the energy distance between the graders and samples as a user gets "
+        "them, beside nats per image; 0 for none",
+        at_least=0,
+    )
+    energy_samples: int = _field(
+        8,
+        "samples per image for it (m_heads: all heads; unet: its one segmentation)",
+        at_least=1,
+    )
+    energy_noise: str = _field(
+        "stratified",
+        "prob_unet, image2image_vae: latents of these samples spread over the prior, "
+        "or drawn independently",
+        choices=("stratified", "independent"),
+    )
     initializer: str = _field(
         "orthogonal",
         "initialisation of the kernels",
@@ -126,6 +150,13 @@ class ModelConfig(_Checked):
     head_epsilon: float = _field(
         0.05, "m_heads: weight of the heads that are not the best", at_least=0, below=1
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.elbo_weight and not self.energy_weight:
+            raise ValueError(
+                "elbo_weight and energy_weight are 0, expected at least one above 0"
+            )
 
     @property
     def has_prior_net(self) -> bool:
@@ -364,6 +395,17 @@ class Config:
             raise ValueError(
                 f"prior_steps is {training.prior_steps}, expected less than steps, of "
                 f"which there are {training.steps}"
+            )
+        if self.prior_steps and not self.model.elbo_weight:
+            raise ValueError(
+                f"prior_steps is {training.prior_steps}, expected 0: the prior learns "
+                f"from the posterior there, which does not learn with an elbo_weight "
+                f"of 0"
+            )
+        if self.data.task == "switched" and self.model.energy_weight:
+            raise ValueError(
+                f"energy_weight is {self.model.energy_weight}, expected 0: the task "
+                f"'switched' is scored by another distance"
             )
 
     @property
