@@ -30,7 +30,8 @@ _ALLOWED = {
     "losses": _BASE,
     "models": _BASE | {"seeds", "losses", "models"},
     "training": _METRICS
-    | {"seeds", "records", "input_pipeline", "models", "losses", "figures", "training"},
+    | {"seeds", "records", "input_pipeline", "models", "losses", "figures", "training"}
+    | {"saved_model"},
     "model_card": _BASE,
     "signatures": _BASE | {"seeds", "models"},
     "export": _BASE | {"models", "training", "model_card", "signatures"},

@@ -127,6 +127,12 @@ class ModelConfig(_Checked):
         "or drawn independently",
         choices=("stratified", "independent"),
     )
+    energy_overlap: str = _field(
+        "product",
+        "soft intersection of two samples: the sum of the products of their "
+        "probabilities (product) or of the lesser ones (min: samples become crisper)",
+        choices=("product", "min"),
+    )
     initializer: str = _field(
         "orthogonal",
         "initialisation of the kernels",
@@ -305,6 +311,11 @@ class TrainingConfig(_Checked):
     """The schedule. The defaults are the paper's for LIDC."""
 
     seed: int = _field(0, "seed of everything random", at_least=-(2**63), below=2**63)
+    start_from: str = _field(
+        "",
+        "a SavedModel of the same network, whose weights the run starts from; empty "
+        "for random ones",
+    )
     steps: int = _field(240_000, "training steps", at_least=1)
     batch_size: int = _field(32, "images per step over all replicas", at_least=1)
     graders_per_image: int = _field(

@@ -82,7 +82,9 @@ def _trained(golden, steps):
 
 
 def test_without_the_elbo_all_but_the_posterior_learn():
-    golden = NAMED["prob_unet"].on_energy(elbo_weight=0.0, energy_noise="stratified")
+    golden = NAMED["prob_unet"].on_energy(
+        elbo_weight=0.0, energy_noise="stratified", energy_overlap="min"
+    )
     before = golden.build(1)
     model, distances = _trained(golden, 40)
     assert model.term_names == [
@@ -91,7 +93,8 @@ def test_without_the_elbo_all_but_the_posterior_learn():
         "weight_decay",
         "gradient_norm",
     ]
-    # One of three graders marks nothing: the best single outline has .4.
+    # Graders mark 0, 2 and 4 columns. The best single outline, of 2, has
+    # 2 (1 + 0 + 1/2) / 3 - 2 (1 + 1 + 1/2) / 9 = .44.
     assert np.mean(distances[-5:]) < 0.3 < 0.6 < distances[0]
     posterior = {id(v) for v in model.posterior_net.trainable_variables}
     assert posterior

@@ -173,8 +173,9 @@ def _hard(maps, labels, num_classes=2, **settings):
     ).numpy()
 
 
+@pytest.mark.parametrize("overlap", ["product", "min"])
 @pytest.mark.parametrize("num_samples", [1, 2, 5, 8])
-def test_energy_distance_of_hard_masks_is_the_exact_one(num_samples):
+def test_energy_distance_of_hard_masks_is_the_exact_one(num_samples, overlap):
     rng = np.random.default_rng(3)
     samples = _maps(rng, (6, num_samples, 5, 4))
     graders = _maps(rng, (6, 4, 5, 4))
@@ -182,7 +183,8 @@ def test_energy_distance_of_hard_masks_is_the_exact_one(num_samples):
     samples[2] = graders[2] = 0
     exact = [ged.energy_distance(s, y) for s, y in zip(samples, graders)]
     assert exact[2] == 0.0
-    np.testing.assert_allclose(_hard(samples, graders), exact, atol=1e-5)
+    result = _hard(samples, graders, overlap=overlap)
+    np.testing.assert_allclose(result, exact, atol=1e-5)
 
 
 def test_energy_distance_of_several_classes_is_the_exact_one():
@@ -197,18 +199,22 @@ def test_energy_distance_of_several_classes_is_the_exact_one():
     np.testing.assert_allclose(result, exact, atol=1e-5)
 
 
-def test_energy_distance_of_soft_samples_by_hand():
+@pytest.mark.parametrize("overlap", ["product", "min"])
+def test_energy_distance_of_soft_samples_by_hand(overlap):
     # Two samples of two pixels, .5 and .25 or 1 and 0; one grader marks the first.
     foreground = tf.constant([[[[0.5, 0.25]], [[1.0, 0.0]]]])
     result = losses.energy_distance(
         probabilities=tf.stack([1.0 - foreground, foreground], axis=-1),
         labels=tf.constant([[[[1, 0]]]]),
         epsilon=1e-7,
+        overlap=overlap,
     )
-    # To the grader: 1 - .5 / (1 + .25), and 0. Between the samples the same; a sample
-    # is at 0 from itself.
+    # To the grader: 1 - .5 / (.75 + 1 - .5), and 0. Between the samples the same.
     distance = 1 - 0.5 / 1.25
-    expected = 2 * (distance + 0) / 2 - 2 * distance / 4
+    # The first to itself: the products of .5 and .25 with themselves, or themselves.
+    shared = 0.25 + 0.0625
+    itself = {"product": 1 - shared / (1.5 - shared), "min": 0.0}[overlap]
+    expected = 2 * (distance + 0) / 2 - (2 * distance + itself) / 4
     np.testing.assert_allclose(result, [expected], rtol=1e-5)
 
 
@@ -220,12 +226,14 @@ def test_epsilon_decides_from_how_many_pixels_on_a_map_is_not_empty():
             probabilities=probabilities,
             labels=tf.zeros([1, 2, 1, 2], tf.int32),
             epsilon=epsilon,
+            overlap="min",
         )
         np.testing.assert_allclose(result, [2 * 0.04 / (0.04 + epsilon)], rtol=1e-5)
 
 
+@pytest.mark.parametrize("overlap", ["product", "min"])
 @pytest.mark.parametrize("num_classes", [2, 4])
-def test_gradient_of_the_energy_distance_is_the_finite_difference(num_classes):
+def test_gradient_of_the_energy_distance_is_the_finite_difference(num_classes, overlap):
     rng = np.random.default_rng(5)
     logits = tf.constant(rng.normal(size=(2, 3, 2, 3, num_classes)))
     labels = _maps(rng, (2, 2, 2, 3), num_classes)
@@ -236,6 +244,7 @@ def test_gradient_of_the_energy_distance_is_the_finite_difference(num_classes):
             losses.energy_distance(
                 probabilities=tf.nn.softmax(logits),
                 labels=tf.constant(labels, tf.int32),
+                overlap=overlap,
             )
         )
 

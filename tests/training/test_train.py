@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import pathlib
+import shutil
 import signal
 
 import numpy as np
@@ -20,6 +21,7 @@ from tf_probunet.config import (
 )
 from tf_probunet.dataset import input_pipeline, records
 from tf_probunet.evaluation.metrics import ged
+from tf_probunet.export import export
 from tf_probunet.models.base import SegmentationModel
 from tf_probunet.training import callbacks, logs, train, validation
 from tf_probunet.training.run_dir import RunDir
@@ -106,7 +108,7 @@ def test_loaded_model_has_the_weights_of_the_run(finished):
     )
 
 
-def _interrupted_at_two(config, data_dir, run_dir, monkeypatch):
+def _interrupted_at_two(config, data_dir, run_dir, monkeypatch, between=lambda: None):
     """Interrupts a run after two steps, goes on with it and returns how it ended."""
     original = callbacks.Interrupts.on_step
 
@@ -120,6 +122,7 @@ def _interrupted_at_two(config, data_dir, run_dir, monkeypatch):
         stopped = _train(config, data_dir, run_dir)
     assert stopped.step == 2 and stopped.signal == signal.SIGINT
     assert train.exit_code(stopped) == 130
+    between()
     return _train(config, data_dir, run_dir)
 
 
@@ -307,6 +310,62 @@ def test_a_run_on_the_energy_distance_alone(phantom_dir, tmp_path, monkeypatch):
     resumed = _interrupted_at_two(config, phantom_dir, tmp_path / "other", monkeypatch)
     assert resumed.best == whole.best
     runs.assert_same_weights(tmp_path / "whole", tmp_path / "other")
+
+
+@pytest.fixture(scope="module")
+def exported(finished, tmp_path_factory):
+    """The last weights of the finished run, as a SavedModel."""
+    return export.export_run(
+        finished[0], tmp_path_factory.mktemp("export") / "model", checkpoint="last"
+    )
+
+
+def test_a_run_starts_from_the_weights_of_a_saved_model(
+    finished, exported, phantom_dir, tmp_path
+):
+    still = _with(
+        start_from=str(exported),
+        seed=5,
+        steps=2,
+        learning_rate=0.0,
+        final_learning_rate=0.0,
+        ema_decay=0.5,
+        energy_weight=1.0,
+    )
+    _train(still, phantom_dir, tmp_path / "run")
+    for which in ("last", "best"):  # "last" has the averages.
+        model = RunDir(tmp_path / "run").load_model(which)
+        expected = RunDir(finished[0]).load_model("last")
+        for mine, theirs in zip(
+            model.trainable_variables, expected.trainable_variables
+        ):
+            np.testing.assert_array_equal(mine, theirs)
+
+
+def test_a_run_that_goes_on_needs_no_saved_model(
+    exported, phantom_dir, tmp_path, monkeypatch
+):
+    config = _with(start_from=str(tmp_path / "model"))
+    shutil.copytree(exported, tmp_path / "model")
+    resumed = _interrupted_at_two(
+        config,
+        phantom_dir,
+        tmp_path / "run",
+        monkeypatch,
+        between=lambda: shutil.rmtree(tmp_path / "model"),
+    )
+    assert resumed.step == 6
+
+
+def test_weights_of_another_network_are_refused(exported, phantom_dir, tmp_path):
+    config = _with(start_from=str(exported), base_channels=8)
+    with pytest.raises(ValueError) as error:
+        _train(config, phantom_dir, tmp_path)
+    assert str(error.value) == (
+        f"{exported}: weights of another network than this run's: found "
+        f"[3, 3, 1, 4], expected [3, 3, 1, 8]; give the flags of the network it was "
+        f"trained with"
+    )
 
 
 LEARNING = _with(

@@ -84,6 +84,7 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
                 probabilities=tf.nn.softmax(logits),
                 labels=grader_maps(batch),
                 ignore_label=config.ignore_label,
+                overlap=config.energy_overlap,
             )
             terms["energy_distance"] = tf.reduce_mean(distances)
             terms["loss"] += config.energy_weight * terms["energy_distance"]

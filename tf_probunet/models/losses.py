@@ -127,7 +127,7 @@ def energy_distance(
     labels: tf.Tensor,
     ignore_label: int | None = None,
     epsilon: float = 1e-3,
-    overlap: str = "min",
+    overlap: str = "product",
 ) -> tf.Tensor:
     """Returns the squared energy distance between soft samples and graders.
 
@@ -145,10 +145,10 @@ def energy_distance(
         labels: [B, G, H, W] int32.
         ignore_label: pixels that any grader gave this label do not count.
         epsilon: pixels; two maps with much fewer are at distance 0.
-        overlap: the soft intersection of two samples: "min" sums the lesser of the two
-            probabilities, so that a sample is at distance 0 from itself; "product" sums
-            their product, the expectation if pixels were drawn independently. With a
-            grader the two are the same.
+        overlap: the soft intersection of two samples. "product" sums the products of
+            their probabilities, as if pixels were drawn independently, so that a soft
+            sample is not at distance 0 from itself; "min" sums the lesser of the two
+            probabilities, and rewards no softness. With a grader the two are the same.
 
     Returns:
         [B].
