@@ -243,3 +243,19 @@ def test_a_scored_frame_smaller_than_the_crop_is_refused(eval_size):
         DataConfig(eval_size=eval_size, scored_size=16)
     assert DataConfig(eval_size=16, scored_size=32).frame_size == 32
     assert DataConfig(eval_size=16).frame_size == 16
+
+
+def test_a_loss_without_any_weight_is_refused():
+    with pytest.raises(ValueError, match="elbo_weight and energy_weight are 0"):
+        ModelConfig(elbo_weight=0.0)
+
+
+def test_prior_steps_need_a_posterior_that_learned():
+    on_energy = ModelConfig(elbo_weight=0.0, energy_weight=1.0)
+    with pytest.raises(ValueError, match="prior_steps is 10, expected 0"):
+        Config(model=on_energy, training=TrainingConfig(prior_steps=10))
+
+
+def test_the_switched_task_is_scored_by_another_distance():
+    with pytest.raises(ValueError, match="energy_weight is 1.0, expected 0: the task"):
+        Config(model=ModelConfig(energy_weight=1.0), data=DataConfig(task="switched"))

@@ -27,7 +27,8 @@ _ALLOWED = {
     "imaging": _BASE | {"imaging"},
     "preparation": _BASE | {"dataset", "imaging", "preparation"},
     "models": _BASE | {"seeds", "models"},
-    "training": _METRICS | {"seeds", "dataset", "models", "figures", "training"},
+    "training": _METRICS
+    | {"seeds", "dataset", "models", "figures", "artifacts", "training"},
     "artifacts": _BASE | {"artifacts"},
     "export": _BASE | {"seeds", "models", "training", "artifacts", "export"},
     "metrics": _METRICS,

@@ -142,6 +142,36 @@ class ModelConfig(_Checked):
         "posterior collapse; 0 for none",
         at_least=0,
     )
+    elbo_weight: float = _field(
+        1.0,
+        "weight of the model's own loss: the evidence lower bound, or the "
+        "cross-entropy of a model without latents; 0 to train on the energy distance "
+        "alone",
+        at_least=0,
+    )
+    energy_weight: float = _field(
+        0.0,
+        "weight of the energy distance between the graders and samples as a user gets "
+        "them, beside nats per image; 0 for none",
+        at_least=0,
+    )
+    energy_samples: int = _field(
+        8,
+        "samples per image for it (m_heads: all heads; unet: its one segmentation)",
+        at_least=1,
+    )
+    energy_noise: str = _field(
+        "stratified",
+        "prob_unet, image2image_vae: latents of these samples spread over the prior, "
+        "or drawn independently",
+        choices=("stratified", "independent"),
+    )
+    energy_overlap: str = _field(
+        "product",
+        "soft intersection of two samples: the sum of the products of their "
+        "probabilities (product) or of the lesser ones (min: samples become crisper)",
+        choices=("product", "min"),
+    )
     initializer: str = _field(
         "orthogonal",
         "initialisation of the kernels",
@@ -179,6 +209,10 @@ class ModelConfig(_Checked):
                 f"latent_pooling is {self.latent_pooling} with {self.num_scales} "
                 f"scales, which takes sides that are multiples of {self.size_divisor}, "
                 f"expected at most {MAX_SIZE_DIVISOR}"
+            )
+        if not self.elbo_weight and not self.energy_weight:
+            raise ValueError(
+                "elbo_weight and energy_weight are 0, expected at least one above 0"
             )
 
     @property
@@ -331,6 +365,11 @@ class TrainingConfig(_Checked):
     """The schedule. The defaults are the paper's for LIDC."""
 
     seed: int = _field(0, "seed of everything random", at_least=-(2**63), below=2**63)
+    start_from: str = _field(
+        "",
+        "a SavedModel of the same network, whose weights the run starts from; empty "
+        "for random ones",
+    )
     steps: int = _field(240_000, "training steps", at_least=1)
     batch_size: int = _field(32, "images per step over all replicas", at_least=1)
     graders_per_image: int = _field(
@@ -421,6 +460,17 @@ class Config:
             raise ValueError(
                 f"prior_steps is {training.prior_steps}, expected less than steps, of "
                 f"which there are {training.steps}"
+            )
+        if self.prior_steps and not self.model.elbo_weight:
+            raise ValueError(
+                f"prior_steps is {training.prior_steps}, expected 0: the prior learns "
+                f"from the posterior there, which does not learn with an elbo_weight "
+                f"of 0"
+            )
+        if self.data.task == "switched" and self.model.energy_weight:
+            raise ValueError(
+                f"energy_weight is {self.model.energy_weight}, expected 0: the task "
+                f"'switched' is scored by another distance"
             )
 
     @property

@@ -40,6 +40,13 @@ class Golden:
         config = dataclasses.replace(SMALL, name=name, **settings)
         return models.with_defaults(config)
 
+    def on_energy(self, **settings: Any) -> Golden:
+        """Returns the same model, trained on the energy distance too."""
+        energy = {"energy_weight": 100.0, "energy_noise": "independent", **settings}
+        return dataclasses.replace(
+            self, name=f"{self.name}_energy", settings={**self.settings, **energy}
+        )
+
     def build(self, seed: int = 0, *, calm: bool = False):
         """Builds the model with all its variables."""
         if not self.num_members:

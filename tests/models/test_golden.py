@@ -200,7 +200,12 @@ def _gradients(golden, devices):
     return terms, changes, model
 
 
-@pytest.mark.parametrize("golden", GOLDENS, ids=lambda golden: golden.name)
+ON_ENERGY = tuple(
+    golden.on_energy() for golden in GOLDENS if golden.name in ("prob_unet", "m_heads")
+)
+
+
+@pytest.mark.parametrize("golden", GOLDENS + ON_ENERGY, ids=lambda golden: golden.name)
 def test_two_replicas_compute_what_one_does(golden, no_noise):
     one, one_changes, _ = _gradients(golden, tf.distribute.get_strategy())
     two, two_changes, model = _gradients(golden, strategy.mirrored(2))

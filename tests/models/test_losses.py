@@ -6,6 +6,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from scipy import stats
 
+from tf_probunet.evaluation.metrics import ged
 from tf_probunet.models import losses
 
 tfd = tfp.distributions
@@ -155,3 +156,111 @@ def test_free_bits_leave_nothing_to_gain_below_them():
         )["loss"]
     # KL 0.5 is above, and its slope is the mean; KL 0.02 is below.
     np.testing.assert_allclose(tape.gradient(loss, mean), [[1.0, 0.0]], atol=1e-6)
+
+
+def _maps(rng, shape, num_classes=2):
+    """Label maps of squares, some of them empty."""
+    labels = rng.integers(0, num_classes, shape)
+    return labels * (rng.random(shape[:2]) < 0.7)[..., None, None]
+
+
+def _hard(maps, labels, num_classes=2, **settings):
+    return losses.energy_distance(
+        probabilities=tf.one_hot(maps, num_classes),
+        labels=tf.constant(labels, tf.int32),
+        epsilon=1e-6,
+        **settings,
+    ).numpy()
+
+
+@pytest.mark.parametrize("overlap", ["product", "min"])
+@pytest.mark.parametrize("num_samples", [1, 2, 5, 8])
+def test_energy_distance_of_hard_masks_is_the_exact_one(num_samples, overlap):
+    rng = np.random.default_rng(3)
+    samples = _maps(rng, (6, num_samples, 5, 4))
+    graders = _maps(rng, (6, 4, 5, 4))
+    samples[0] = graders[1] = 0
+    samples[2] = graders[2] = 0
+    exact = [ged.energy_distance(s, y) for s, y in zip(samples, graders)]
+    assert exact[2] == 0.0
+    result = _hard(samples, graders, overlap=overlap)
+    np.testing.assert_allclose(result, exact, atol=1e-5)
+
+
+def test_energy_distance_of_several_classes_is_the_exact_one():
+    rng = np.random.default_rng(4)
+    samples = _maps(rng, (6, 5, 4, 4), 4)
+    graders = _maps(rng, (6, 3, 4, 4), 4)
+    samples[0] = graders[0] = np.where(samples[0, :1] == 3, 0, samples[0, :1])
+    graders[1, 0, :2] = 255
+    labels = ged.LabelSet((1, 2, 3), 4, 255)
+    exact = [ged.energy_distance(s, y, labels=labels) for s, y in zip(samples, graders)]
+    result = _hard(samples, graders, 4, ignore_label=255)
+    np.testing.assert_allclose(result, exact, atol=1e-5)
+
+
+@pytest.mark.parametrize("overlap", ["product", "min"])
+def test_energy_distance_of_soft_samples_by_hand(overlap):
+    # Two samples of two pixels, .5 and .25 or 1 and 0; one grader marks the first.
+    foreground = tf.constant([[[[0.5, 0.25]], [[1.0, 0.0]]]])
+    result = losses.energy_distance(
+        probabilities=tf.stack([1.0 - foreground, foreground], axis=-1),
+        labels=tf.constant([[[[1, 0]]]]),
+        epsilon=1e-7,
+        overlap=overlap,
+    )
+    # To the grader: 1 - .5 / (.75 + 1 - .5), and 0. Between the samples the same.
+    distance = 1 - 0.5 / 1.25
+    # The first to itself: the products of .5 and .25 with themselves, or themselves.
+    shared = 0.25 + 0.0625
+    itself = {"product": 1 - shared / (1.5 - shared), "min": 0.0}[overlap]
+    expected = 2 * (distance + 0) / 2 - (2 * distance + itself) / 4
+    np.testing.assert_allclose(result, [expected], rtol=1e-5)
+
+
+def test_epsilon_decides_from_how_many_pixels_on_a_map_is_not_empty():
+    foreground = tf.constant([[[[0.01, 0.03]]]])
+    probabilities = tf.stack([1.0 - foreground, foreground], axis=-1)
+    for epsilon in (0.04, 1.0):
+        result = losses.energy_distance(
+            probabilities=probabilities,
+            labels=tf.zeros([1, 2, 1, 2], tf.int32),
+            epsilon=epsilon,
+            overlap="min",
+        )
+        np.testing.assert_allclose(result, [2 * 0.04 / (0.04 + epsilon)], rtol=1e-5)
+
+
+@pytest.mark.parametrize("overlap", ["product", "min"])
+@pytest.mark.parametrize("num_classes", [2, 4])
+def test_gradient_of_the_energy_distance_is_the_finite_difference(num_classes, overlap):
+    rng = np.random.default_rng(5)
+    logits = tf.constant(rng.normal(size=(2, 3, 2, 3, num_classes)))
+    labels = _maps(rng, (2, 2, 2, 3), num_classes)
+    labels[0] = 0
+
+    def distance(logits):
+        return tf.reduce_sum(
+            losses.energy_distance(
+                probabilities=tf.nn.softmax(logits),
+                labels=tf.constant(labels, tf.int32),
+                overlap=overlap,
+            )
+        )
+
+    theoretical, numerical = tf.test.compute_gradient(distance, [logits], delta=1e-5)
+    assert np.abs(theoretical[0]).max() > 0.01
+    np.testing.assert_allclose(theoretical[0], numerical[0], atol=1e-6)
+
+
+def test_gradient_of_the_energy_distance_is_finite_where_all_is_empty():
+    logits = tf.constant([[[[[200.0, -200.0]]], [[[0.0, 0.0]]]]])  # [1, 2, 1, 1, 2]
+    with tf.GradientTape() as tape:
+        tape.watch(logits)
+        loss = losses.energy_distance(
+            probabilities=tf.nn.softmax(logits), labels=tf.zeros([1, 2, 1, 1], tf.int32)
+        )
+    gradient = tape.gradient(loss, logits).numpy()
+    assert np.isfinite(gradient).all()
+    # The sample that marks a pixel is drawn to the graders.
+    assert gradient[0, 1, 0, 0, 1] > 0 > gradient[0, 1, 0, 0, 0]

@@ -22,6 +22,7 @@ from tf_probunet.config import (
 )
 from tf_probunet.dataset import input_pipeline, records
 from tf_probunet.evaluation.metrics import ged
+from tf_probunet.export import export
 from tf_probunet.models.base import SegmentationModel
 from tf_probunet.training import callbacks, logs, train, validation
 from tf_probunet.training.run_dir import RunDir, latest_checkpoint
@@ -108,9 +109,8 @@ def test_loaded_model_has_the_weights_of_the_run(finished):
     )
 
 
-def test_stopped_and_resumed_run_ends_with_the_same_weights(
-    finished, phantom_dir, tmp_path, monkeypatch
-):
+def _interrupted_at_two(config, data_dir, run_dir, monkeypatch, between=lambda: None):
+    """Interrupts a run after two steps, goes on with it and returns how it ended."""
     original = callbacks.Interrupts.on_step
 
     def interrupt_at_two(self, logs):
@@ -118,12 +118,19 @@ def test_stopped_and_resumed_run_ends_with_the_same_weights(
             signal.raise_signal(signal.SIGINT)
         original(self, logs)
 
-    monkeypatch.setattr(callbacks.Interrupts, "on_step", interrupt_at_two)
-    stopped = _train(CONFIG, phantom_dir, tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(callbacks.Interrupts, "on_step", interrupt_at_two)
+        stopped = _train(config, data_dir, run_dir)
     assert stopped.step == 2 and stopped.signal == signal.SIGINT
     assert train.exit_code(stopped) == 130
-    monkeypatch.undo()
-    resumed = _train(CONFIG, phantom_dir, tmp_path)
+    between()
+    return _train(config, data_dir, run_dir)
+
+
+def test_stopped_and_resumed_run_ends_with_the_same_weights(
+    finished, phantom_dir, tmp_path, monkeypatch
+):
+    resumed = _interrupted_at_two(CONFIG, phantom_dir, tmp_path, monkeypatch)
     assert resumed.step == 6 and resumed.signal is None
     runs.assert_same_weights(finished[0], tmp_path)
     assert resumed.best == finished[1].best
@@ -392,8 +399,8 @@ class _Breaking(SegmentationModel):
         self.conv = tf.keras.layers.Conv2D(config.num_classes, 1)
         self.calls = tf.Variable(0.0, trainable=False)
 
-    def objective(self, batch, seed, kl_weight=1.0):
-        loss = tf.reduce_mean(self.conv(batch["image"]) ** 2)
+    def fit_terms(self, shared, batch, seed, kl_weight):
+        loss = tf.reduce_mean(self.conv(shared) ** 2)
         kl = tf.where(self.calls.assign_add(1.0) > 3.0, np.nan, 0.0)  # 1 to initialise
         return {"loss": loss, "kl": kl}
 
@@ -425,6 +432,76 @@ def test_a_loss_that_is_not_finite_stops_the_run(phantom_dir, tmp_path, monkeypa
 def test_best_json_is_plain_json(finished):
     best = json.loads((finished[0] / "best.json").read_text())
     assert set(best) >= {"step", "ged", "loss", "cross_entropy", "kl"}
+
+
+def test_a_run_on_the_energy_distance_alone(phantom_dir, tmp_path, monkeypatch):
+    config = _with(elbo_weight=0.0, energy_weight=10.0, energy_samples=3, ema_decay=0.9)
+    whole = _train(config, phantom_dir, tmp_path / "whole")
+    assert {"loss", "energy_distance", "ged"} <= set(whole.best)
+    assert "kl" not in whole.best and "active_latents" not in whole.best
+    scalars = logs.read_scalars(tmp_path / "whole")
+    for step, loss in scalars["training/loss"].items():
+        distance = scalars["training/energy_distance"][step]
+        assert loss == pytest.approx(10.0 * distance, rel=1e-4)
+    resumed = _interrupted_at_two(config, phantom_dir, tmp_path / "other", monkeypatch)
+    assert resumed.best == whole.best
+    runs.assert_same_weights(tmp_path / "whole", tmp_path / "other")
+
+
+@pytest.fixture(scope="module")
+def exported(finished, tmp_path_factory):
+    """The last weights of the finished run, as a SavedModel."""
+    return export.export_run(
+        finished[0], tmp_path_factory.mktemp("export") / "model", checkpoint="last"
+    )
+
+
+def test_a_run_starts_from_the_weights_of_a_saved_model(
+    finished, exported, phantom_dir, tmp_path
+):
+    still = _with(
+        start_from=str(exported),
+        seed=5,
+        steps=2,
+        learning_rate=0.0,
+        final_learning_rate=0.0,
+        ema_decay=0.5,
+        energy_weight=1.0,
+    )
+    _train(still, phantom_dir, tmp_path / "run")
+    for which in ("last", "best"):  # "last" has the averages.
+        model = RunDir(tmp_path / "run").load_model(which)
+        expected = RunDir(finished[0]).load_model("last")
+        for mine, theirs in zip(
+            model.trainable_variables, expected.trainable_variables
+        ):
+            np.testing.assert_array_equal(mine, theirs)
+
+
+def test_a_run_that_goes_on_needs_no_saved_model(
+    exported, phantom_dir, tmp_path, monkeypatch
+):
+    config = _with(start_from=str(tmp_path / "model"))
+    shutil.copytree(exported, tmp_path / "model")
+    resumed = _interrupted_at_two(
+        config,
+        phantom_dir,
+        tmp_path / "run",
+        monkeypatch,
+        between=lambda: shutil.rmtree(tmp_path / "model"),
+    )
+    assert resumed.step == 6
+
+
+def test_weights_of_another_network_are_refused(exported, phantom_dir, tmp_path):
+    config = _with(start_from=str(exported), base_channels=8)
+    with pytest.raises(ValueError) as error:
+        _train(config, phantom_dir, tmp_path)
+    assert str(error.value) == (
+        f"{exported}: weights of another network than this run's: found "
+        f"[3, 3, 1, 4], expected [3, 3, 1, 8]; give the flags of the network it was "
+        f"trained with"
+    )
 
 
 LEARNING = _with(

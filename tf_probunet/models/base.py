@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import contextlib
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,7 +26,7 @@ _TEST_SEED = 2**40  # No training step has this number.
 class SegmentationModel(tf.keras.Model, abc.ABC):
     """A model that gives any number of segmentations of an image.
 
-    Subclasses define `objective` and `sample`. Nothing is kept on `self` between
+    Subclasses define `fit_terms` and `sample`. Nothing is kept on `self` between
     calls but the weights, the running means of the logs and what is noted for the host.
 
     Attributes:
@@ -54,11 +55,14 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         # The means that a step returns are those over all replicas already.
         self.distribute_reduction_method = "first"
 
-    @abc.abstractmethod
     def objective(
         self, batch: Batch, seed: tf.Tensor, kl_weight: float | tf.Tensor = 1.0
     ) -> dict[str, tf.Tensor]:
         """Computes the terms of the loss.
+
+        The loss is that of the model itself, by `elbo_weight`, and the energy distance
+        between samples and graders, by `energy_weight`. What has no weight is not
+        computed.
 
         Args:
             batch: images and labels.
@@ -69,6 +73,62 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         Returns:
             Scalars, averaged over the batch, among them `loss`.
         """
+        config, shared = self.config, self.shared(batch["image"])
+        terms = {"loss": tf.constant(0.0)}
+        if config.elbo_weight:
+            terms = self.fit_terms(shared, batch, seed, kl_weight)
+            terms["loss"] *= config.elbo_weight
+        if config.energy_weight:
+            logits = self.energy_samples(shared, seeds.fold_in(seed, 1))
+            distances = losses.energy_distance(
+                probabilities=tf.nn.softmax(logits),
+                labels=grader_maps(batch),
+                ignore_label=config.ignore_label,
+                overlap=config.energy_overlap,
+            )
+            terms["energy_distance"] = tf.reduce_mean(distances)
+            terms["loss"] += config.energy_weight * terms["energy_distance"]
+        return terms
+
+    def shared(self, image: tf.Tensor) -> Any:
+        """Computes once what all segmentations of an image share in a step."""
+        return image
+
+    @abc.abstractmethod
+    def fit_terms(
+        self,
+        shared: Any,
+        batch: Batch,
+        seed: tf.Tensor,
+        kl_weight: float | tf.Tensor,
+    ) -> dict[str, tf.Tensor]:
+        """Computes the model's own loss.
+
+        Args:
+            shared: of `shared`, for the images of the batch.
+            batch: as for `objective`, and so are the others.
+            seed: int32[2].
+            kl_weight: factor of the KL divergence beside beta.
+
+        Returns:
+            Scalars, averaged over the batch, among them `loss`.
+        """
+
+    def energy_samples(self, shared: Any, seed: tf.Tensor) -> tf.Tensor:
+        """Draws the samples that the energy distance is computed of.
+
+        A model whose `shared` is more than the image defines it for itself.
+
+        Args:
+            shared: of `shared`.
+            seed: int32[2].
+
+        Returns:
+            Logits, [B, S, H, W, K], with a static S.
+        """
+        count = min(self.config.energy_samples, self.max_samples or math.inf)
+        logits = self.sample(shared, count, seed)
+        return tf.ensure_shape(logits, [None, count, None, None, None])
 
     @abc.abstractmethod
     def sample(
@@ -113,6 +173,8 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
             "image": tf.zeros([1, side, side, self.config.image_channels]),
             "labels": tf.zeros([1, side, side], tf.int32),
         }
+        if not self.config.elbo_weight:  # The posterior is needed there only.
+            self.fit_terms(self.shared(batch["image"]), batch, seeds.root(0), 1.0)
         terms = self.objective(batch, seeds.root(0))
         self.term_names = [*terms, "weight_decay", "gradient_norm"]
         self._means = _RunningMeans(self.term_names)
@@ -187,7 +249,7 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         scaled_optimizer = isinstance(
             self.optimizer, tf.keras.mixed_precision.LossScaleOptimizer
         )
-        variables = self.trainable_variables
+        variables = self.learned_variables
         if self._prior_only:
             variables = self.prior_net.trainable_variables
         with tf.GradientTape() as tape:
@@ -219,6 +281,11 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         if self.weight_average is not None:
             self.weight_average.update(self.trainable_variables, step)
         return self._means.update(terms)
+
+    @property
+    def learned_variables(self) -> list[tf.Variable]:
+        """The weights that the objective depends on."""
+        return self.trainable_variables
 
     def validation_terms(self, batch: Batch) -> dict[str, tf.Tensor]:
         """Computes the objective on a batch that is not learned from."""

@@ -50,13 +50,16 @@ class DropoutUNet(SegmentationModel):
         )
         return self.head(features)[:, 0]
 
-    def objective(
-        self, batch: Batch, seed: tf.Tensor, kl_weight: float | tf.Tensor = 1.0
+    def fit_terms(
+        self,
+        shared: tf.Tensor,
+        batch: Batch,
+        seed: tf.Tensor,
+        kl_weight: float | tf.Tensor,
     ) -> dict[str, tf.Tensor]:
         """Returns the mean cross-entropy of the batch as `loss`."""
         del kl_weight  # There are no latents.
-        image_seeds = seeds.per_image(seed, tf.shape(batch["image"])[0])
-        logits = self.logits(batch["image"], image_seeds)
+        logits = self.logits(shared, seeds.per_image(seed, tf.shape(shared)[0]))
         nats = self.grader_cross_entropy(logits[:, None], batch)
         return {"loss": tf.reduce_mean(nats)}
 

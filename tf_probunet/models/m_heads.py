@@ -34,18 +34,31 @@ class MHeads(SegmentationModel):
         heads = [*tf.split(x, self.config.num_heads, axis=-1)]
         return tf.stack(heads, axis=1)
 
-    def objective(
-        self, batch: Batch, seed: tf.Tensor, kl_weight: float | tf.Tensor = 1.0
+    def shared(self, image: tf.Tensor) -> tf.Tensor:
+        """Returns the heads' logits, [B, M, H, W, K]."""
+        return self.logits(image)
+
+    def fit_terms(
+        self,
+        shared: tf.Tensor,
+        batch: Batch,
+        seed: tf.Tensor,
+        kl_weight: float | tf.Tensor,
     ) -> dict[str, tf.Tensor]:
         """Returns the weighted loss of the heads, and that of the best as a term."""
         del seed, kl_weight  # Nothing here is random, and there are no latents.
-        nats = self.grader_cross_entropy(self.logits(batch["image"]), batch)
+        nats = self.grader_cross_entropy(shared, batch)
         nats = tf.reshape(nats, [-1, self.config.num_heads])  # [B G, M]
         loss = losses.best_head(nats, self.config.head_epsilon)
         return {
             "loss": tf.reduce_mean(loss),
             "cross_entropy": tf.reduce_mean(tf.reduce_min(nats, axis=1)),
         }
+
+    def energy_samples(self, shared: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        """Returns all heads' logits."""
+        del seed
+        return shared
 
     def sample(
         self, image: tf.Tensor, num_samples: int | tf.Tensor, seed: tf.Tensor

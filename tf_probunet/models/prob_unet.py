@@ -11,7 +11,7 @@ import tensorflow_probability as tfp
 
 from tf_probunet import seeds
 from tf_probunet.config import ModelConfig
-from tf_probunet.models import losses
+from tf_probunet.models import losses, noise
 from tf_probunet.models.base import Batch, SegmentationModel, grader_maps
 from tf_probunet.models.blocks import Initializers
 from tf_probunet.models.f_comb import FComb
@@ -110,31 +110,63 @@ class ProbUNet(SegmentationModel):
         new_shape = tf.concat([tf.shape(z)[:2], tf.shape(logits)[1:]], axis=0)
         return tf.reshape(logits, new_shape)  # [B, S, H, W, K]
 
-    def objective(
-        self, batch: Batch, seed: tf.Tensor, kl_weight: float | tf.Tensor = 1.0
+    @property
+    def learned_variables(self) -> list[tf.Variable]:
+        """All weights, or all but the posterior's where there is no ELBO."""
+        if self.config.elbo_weight:
+            return self.trainable_variables
+        posterior = {id(v) for v in self.posterior_net.trainable_variables}
+        return [v for v in self.trainable_variables if id(v) not in posterior]
+
+    def shared(self, image: tf.Tensor) -> tuple[tf.Tensor, tfd.MultivariateNormalDiag]:
+        """Returns the features and the prior of the images."""
+        return self.features(image), self.prior(image)
+
+    def fit_terms(
+        self,
+        shared: tuple[tf.Tensor, tfd.MultivariateNormalDiag],
+        batch: Batch,
+        seed: tf.Tensor,
+        kl_weight: float | tf.Tensor,
     ) -> dict[str, tf.Tensor]:
         """Returns the negative evidence lower bound and its terms (Eq. 4)."""
-        image, labels = batch["image"], grader_maps(batch)  # [B, G, H, W]
+        features, prior = shared
+        labels = grader_maps(batch)  # [B, G, H, W]
         num_graders = labels.shape[1]
-        prior, posterior = self._distributions(image, labels)
-        noise = tf.random.stateless_normal(tf.shape(posterior.mean()), seed)
-        z = posterior.mean() + posterior.stddev() * noise  # [B G, L]
+        posterior = self._posteriors(batch["image"], labels)
+        drawn = tf.random.stateless_normal(tf.shape(posterior.mean()), seed)
+        z = posterior.mean() + posterior.stddev() * drawn  # [B G, L]
         z = tf.reshape(z, [-1, num_graders, self.config.latent_dim])
-        logits = self.decode(self.features(image), z)  # [B, G, H, W, K]
+        logits = self.decode(features, z)  # [B, G, H, W, K]
         return losses.negative_elbo(
             nats=tf.reshape(self.cross_entropy(logits, labels), [-1]),
             posterior=posterior,
-            prior=prior,
+            prior=_repeat(prior, num_graders),
             beta=kl_weight * self.config.beta,
             free_bits=self.config.free_bits,
         )
+
+    def energy_samples(
+        self, shared: tuple[tf.Tensor, tfd.MultivariateNormalDiag], seed: tf.Tensor
+    ) -> tf.Tensor:
+        """Decodes latents of the prior: [B, S, H, W, K] logits."""
+        features, prior = shared
+        config, mean = self.config, prior.mean()
+        z = noise.NOISES[config.energy_noise](
+            seeds.per_image(seed, tf.shape(mean)[0]),
+            config.energy_samples,
+            config.latent_dim,
+        )
+        return self.decode(features, mean[:, None] + prior.stddev()[:, None] * z)
 
     def prior_objective(self, batch: Batch) -> dict[str, tf.Tensor]:
         """Returns the part of Eq. 4 that the prior net decides: the KL divergence.
 
         The posterior is taken as it is; U-Net and f_comb are not run.
         """
-        prior, posterior = self._distributions(batch["image"], grader_maps(batch))
+        labels = grader_maps(batch)
+        prior = _repeat(self.prior(batch["image"]), labels.shape[1])
+        posterior = self._posteriors(batch["image"], labels)
         fixed = tfd.MultivariateNormalDiag(
             tf.stop_gradient(posterior.mean()), tf.stop_gradient(posterior.stddev())
         )
@@ -144,19 +176,13 @@ class ProbUNet(SegmentationModel):
         del terms["cross_entropy"]  # It was not computed.
         return terms
 
-    def _distributions(
+    def _posteriors(
         self, image: tf.Tensor, labels: tf.Tensor
-    ) -> tuple[tfd.MultivariateNormalDiag, tfd.MultivariateNormalDiag]:
-        """Returns prior and posterior for labels [B, G, H, W], each with batch [B G].
-
-        The prior net runs once per image, the posterior net once per grader.
-        """
-        num_graders = labels.shape[1]
-        prior = _repeat(self.prior(image), num_graders)
-        posterior = self.posterior(
-            image=tf.repeat(image, num_graders, axis=0), labels=_merge(labels)
+    ) -> tfd.MultivariateNormalDiag:
+        """Returns the posterior of each grader of labels [B, G, H, W]: batch [B G]."""
+        return self.posterior(
+            image=tf.repeat(image, labels.shape[1], axis=0), labels=_merge(labels)
         )
-        return prior, posterior
 
     def sample(
         self, image: tf.Tensor, num_samples: int | tf.Tensor, seed: tf.Tensor
@@ -173,11 +199,12 @@ class ProbUNet(SegmentationModel):
     ) -> tf.Tensor:
         """Draws latents [B, S, L]; `seed` is int32[2] or int32[B, 2]."""
         mean, stddev = distribution.mean(), distribution.stddev()
-        noise = seeds.normal(
+        z = noise.independent(
             seeds.per_image(seed, tf.shape(mean)[0]),
-            [num_samples, self.config.latent_dim],
+            num_samples,
+            self.config.latent_dim,
         )
-        return mean[:, None] + stddev[:, None] * noise
+        return mean[:, None] + stddev[:, None] * z
 
     def reconstruct(
         self, *, image: tf.Tensor, labels: tf.Tensor, seed: tf.Tensor

@@ -46,13 +46,26 @@ class UNet(SegmentationModel):
         """Maps [B, H, W, C] to [B, 1, H, W, K]."""
         return self.head(self.unet(image))
 
-    def objective(
-        self, batch: Batch, seed: tf.Tensor, kl_weight: float | tf.Tensor = 1.0
+    def shared(self, image: tf.Tensor) -> tf.Tensor:
+        """Returns the one segmentation, [B, 1, H, W, K]."""
+        return self.logits(image)
+
+    def fit_terms(
+        self,
+        shared: tf.Tensor,
+        batch: Batch,
+        seed: tf.Tensor,
+        kl_weight: float | tf.Tensor,
     ) -> dict[str, tf.Tensor]:
         """Returns the mean cross-entropy of the batch as `loss`."""
         del seed, kl_weight  # Nothing here is random, and there are no latents.
-        nats = self.grader_cross_entropy(self.logits(batch["image"]), batch)
+        nats = self.grader_cross_entropy(shared, batch)
         return {"loss": tf.reduce_mean(nats)}
+
+    def energy_samples(self, shared: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        """Returns the one segmentation."""
+        del seed
+        return shared
 
     def sample(
         self, image: tf.Tensor, num_samples: int | tf.Tensor, seed: tf.Tensor

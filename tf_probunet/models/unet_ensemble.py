@@ -22,12 +22,18 @@ class UNetEnsemble(SegmentationModel):
         self.members = list(members)
         self.max_samples = len(self.members)
 
-    def objective(
-        self, batch: Batch, seed: tf.Tensor, kl_weight: float | tf.Tensor = 1.0
+    def fit_terms(
+        self,
+        shared: tf.Tensor,
+        batch: Batch,
+        seed: tf.Tensor,
+        kl_weight: float | tf.Tensor,
     ) -> dict[str, tf.Tensor]:
         """Returns the members' mean cross-entropy; each is trained on its own."""
-        del kl_weight  # There are no latents.
-        losses = [member.objective(batch, seed)["loss"] for member in self.members]
+        losses = [
+            member.fit_terms(member.shared(shared), batch, seed, kl_weight)["loss"]
+            for member in self.members
+        ]
         return {"loss": tf.add_n(losses) / len(losses)}
 
     def sample(

@@ -34,6 +34,11 @@ class WeightAverage(tf.Module):
         for average, variable in zip(self.averages, variables):
             average.assign_sub((1.0 - decay) * (average - variable))
 
+    def reset(self, variables: Sequence[tf.Variable]) -> None:
+        """Starts anew from the variables as they are."""
+        for average, variable in zip(self.averages, variables):
+            average.assign(variable)
+
     @contextlib.contextmanager
     def applied(self, variables: Sequence[tf.Variable]) -> Iterator[None]:
         """Puts the averages into the variables while the block runs."""

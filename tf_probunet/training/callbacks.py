@@ -217,7 +217,8 @@ class ProgressLine(StepCallback):
         """Fetches the numbers only when the line is drawn."""
         note = None
         if self.progress.due:
-            shown = [n for n in ("loss", "cross_entropy", "kl") if n in logs]
+            names = ("loss", "cross_entropy", "kl", "energy_distance")
+            shown = [n for n in names if n in logs]
             note = "  ".join(f"{name} {float(logs[name]):.4g}" for name in shown)
             note += self.validation
         self.progress.update(self.step, note)

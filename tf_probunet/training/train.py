@@ -14,6 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from tf_probunet import damage, files, locks, models
+from tf_probunet.artifacts import saved_model
 from tf_probunet.config import Config
 from tf_probunet.dataset import input_pipeline, records
 from tf_probunet.hashing import salted_hash
@@ -90,6 +91,8 @@ def train(
             checkpoint, directory.checkpoints, keep=config.training.keep_checkpoints
         )
         start = restore(checkpoint, saved)
+        if config.training.start_from and not saved.names:
+            start_from(model, config.training.start_from)
         _check_workers_agree(strategy, config, info, start)
         if start >= config.training.steps:
             return Outcome(start, directory.best_score())
@@ -199,6 +202,33 @@ def restore(checkpoint: tf.train.Checkpoint, saved: CheckpointStore) -> int:
     if problems:
         raise ValueError(problems[0])
     return 0
+
+
+def start_from(model: SegmentationModel, path: files.Path) -> None:
+    """Gives the model, and its weight average, the weights of a SavedModel.
+
+    Raises:
+        FileNotFoundError: there is no SavedModel.
+        ValueError: it is damaged, or of another network.
+    """
+    saved = saved_model.load(path)
+    weights = [weight.numpy() for weight in saved.module.weights]
+    variables = model.trainable_variables
+    found = [saved.network.name, *(list(weight.shape) for weight in weights)]
+    expected = [model.config.name, *(list(v.shape) for v in variables)]
+    if found != expected:
+        other = next(
+            (pair for pair in zip(found, expected) if pair[0] != pair[1]),
+            (f"{len(weights)} weights", f"{len(variables)}"),
+        )
+        raise ValueError(
+            f"{path}: weights of another network than this run's: found {other[0]}, "
+            f"expected {other[1]}; give the flags of the network it was trained with"
+        )
+    for variable, weight in zip(variables, weights):
+        variable.assign(weight)
+    if model.weight_average is not None:
+        model.weight_average.reset(variables)
 
 
 def _check_workers_agree(

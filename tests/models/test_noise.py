@@ -1,0 +1,73 @@
+"""Noise for sets of samples: strata, margins, seeds."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from scipy import stats
+
+from tf_probunet import seeds
+from tf_probunet.models import noise
+
+
+def _image_seeds(number, root=0):
+    return seeds.per_image(seeds.root(root), number)
+
+
+def _strata(values, num_samples):
+    return np.floor(stats.norm.cdf(values) * num_samples).astype(int)
+
+
+@pytest.mark.parametrize("midpoints", [False, True])
+@pytest.mark.parametrize("num_samples", [1, 2, 7, 16])
+def test_each_stratum_of_each_dimension_is_hit_once(num_samples, midpoints):
+    z = noise.stratified(_image_seeds(5), num_samples, 3, midpoints=midpoints).numpy()
+    assert z.shape == (5, num_samples, 3)
+    expected = np.broadcast_to(np.arange(num_samples)[:, None], z.shape)
+    np.testing.assert_array_equal(np.sort(_strata(z, num_samples), axis=1), expected)
+
+
+def test_midpoints_are_the_middles_of_the_strata():
+    z = noise.stratified(_image_seeds(2), 4, 2, midpoints=True).numpy()
+    middles = stats.norm.ppf([0.125, 0.375, 0.625, 0.875])[:, None]
+    np.testing.assert_allclose(
+        np.sort(z, axis=1), np.broadcast_to(middles, z.shape), atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("draw", [noise.independent, noise.stratified])
+def test_a_single_sample_is_standard_normal(draw):
+    z = draw(_image_seeds(1500), 3, 2).numpy()
+    for sample in range(3):
+        for dimension in range(2):
+            values = z[:, sample, dimension]
+            assert stats.kstest(values, "norm").pvalue > 1e-4
+
+
+def test_dimensions_are_permuted_independently():
+    z = _strata(noise.stratified(_image_seeds(1000), 3, 2).numpy(), 3)
+    # All nine pairs of strata are as frequent for the first sample.
+    pairs = np.bincount(3 * z[:, 0, 0] + z[:, 0, 1], minlength=9)
+    assert stats.chisquare(pairs).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("draw", [noise.independent, noise.stratified])
+def test_an_images_noise_depends_on_its_own_seed_alone(draw):
+    together = draw(_image_seeds(3), 4, 2).numpy()
+    alone = draw(_image_seeds(3)[1:2], 4, 2).numpy()
+    np.testing.assert_array_equal(together[1:2], alone)
+    other = draw(_image_seeds(3, root=1), 4, 2).numpy()
+    assert np.all(together != other)
+    assert np.all(together[0] != together[1])
+
+
+def test_the_number_of_samples_may_be_a_tensor():
+    draw = tf.function(lambda n: noise.stratified(_image_seeds(2), n, 3))
+    result = draw(tf.constant(5)).numpy()
+    np.testing.assert_array_equal(result, noise.stratified(_image_seeds(2), 5, 3))
+
+
+def test_the_ends_of_the_unit_interval_stay_finite(monkeypatch):
+    for value in (0.0, 1.0 - 2.0**-24):
+        ends = lambda seeds, shape, v=value: tf.fill([2, *shape], v)  # noqa: E731
+        monkeypatch.setattr(seeds, "uniform", ends)
+        assert np.isfinite(noise.stratified(_image_seeds(2), 3, 2)).all()
