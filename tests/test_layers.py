@@ -16,7 +16,7 @@ _PACKAGE = "tf_probunet"
 # What each part of the package may import of it.
 _BASE = {
     *("", "files", "damage", "arrays", "checksums", "hashing", "progress", "config"),
-    "cityscapes_labels",
+    *("cityscapes_labels", "lane"),
 }
 _METRICS = _BASE | {"evaluation"}
 _AFTER_EXPORT = "readers of saved models"
@@ -46,7 +46,7 @@ _READ_SAVED_MODELS = {
     f"{_PACKAGE}.evaluation.sources",
     f"{_PACKAGE}.figures.latent_plane",
 }
-_TENSORFLOW = ("tensorflow", "tensorflow_probability", "keras")
+_TENSORFLOW = ("tensorflow", "tensorflow_probability", "keras", "tf_keras")
 _RAW_FILES = {"pydicom", "defusedxml"}
 
 

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import _environment  # noqa: F401  (before any package that may not be there)
 from absl import app, flags, logging
 
 FLAGS = flags.FLAGS
