@@ -15,7 +15,7 @@ _NEEDED = ("tf_probunet", "tensorflow", "tensorflow_probability", "numpy", "absl
 
 
 def enter() -> None:
-    """Starts the command again with the environment's Python if this one lacks packages.
+    """Starts the command anew with the environment's Python if this one lacks packages.
 
     Ends with exit code 1 and one clear line if there is no such environment.
     """

@@ -3,7 +3,7 @@
     python tests/helpers/lanes.py write DIRECTORY
     python tests/helpers/lanes.py read DIRECTORY OUT.npz
 
-`write` builds each golden with the same seed, saves it and samples from the model itself;
+`write` builds each golden with the same seed, saves it and samples from the model;
 `read` samples from what was saved, and from the weights that come with the repository.
 """
 
