@@ -216,13 +216,12 @@ def bilinear(images: tf.Tensor, points: tf.Tensor) -> tf.Tensor:
     weight = tf.cast(tf.clip_by_value(points - corner, 0.0, 1.0), images.dtype)
     down, right = weight[..., :1], weight[..., 1:]  # [B, N, 1]
     index = tf.cast(corner, tf.int32)
+    flat = tf.reshape(images, [-1, channels])  # [B H W, C]
     first = index[..., 0] * width + index[..., 1]  # [B, N]
-    flat = tf.reshape(images, [-1, height * width, channels])
-
-    def at(offset: int) -> tf.Tensor:
-        return tf.gather(flat, first + offset, axis=1, batch_dims=1)
-
-    upper_left, upper_right, lower_left, lower_right = map(at, (0, 1, width, width + 1))
+    first += tf.range(tf.shape(images)[0])[:, None] * (height * width)
+    upper_left, upper_right, lower_left, lower_right = (
+        tf.gather(flat, first + offset) for offset in (0, 1, width, width + 1)
+    )
     upper = right * (upper_right - upper_left) + upper_left
     lower = right * (lower_right - lower_left) + lower_left
     return down * (lower - upper) + upper
