@@ -23,9 +23,11 @@ def _other_python() -> pathlib.Path | None:
     """Finds an environment beside the tests whose TensorFlow is another release."""
     own = _release(importlib.metadata.version("tensorflow"))
     for path in sorted(lanes.ROOT.glob(".venv*/lib/*/site-packages/tensorflow-*")):
-        name, _, version = path.name.removesuffix(".dist-info").partition("-")
-        if path.suffix == ".dist-info" and _release(version) != own:
-            return path.parents[3] / "bin" / "python"
+        _, _, version = path.name.removesuffix(".dist-info").partition("-")
+        environment = path.parents[3]
+        is_whole = (environment / ".installed").exists()
+        if is_whole and path.suffix == ".dist-info" and _release(version) != own:
+            return environment / "bin" / "python"
     return None
 
 
