@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import pathlib
 import subprocess
 import sys
@@ -33,8 +34,12 @@ def _other_python() -> pathlib.Path | None:
 
 def _run(python: pathlib.Path | str, *words: object) -> dict[str, np.ndarray]:
     """Runs the helper with a Python; returns the arrays that it wrote."""
-    action, directory, *rest = words
-    subprocess.run([python, lanes.__file__, *map(str, words)], check=True, timeout=600)
+    _, directory, *rest = words
+    # What this lane has set for its TensorFlow is not for the other's.
+    left_out = ("TF_", "ONEDNN_")
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(left_out)}
+    command = [python, lanes.__file__, *map(str, words)]
+    subprocess.run(command, env=environment, check=True, timeout=600)
     with np.load(rest[0] if rest else directory / "built.npz") as arrays:
         return dict(arrays)
 

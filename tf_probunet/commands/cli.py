@@ -14,6 +14,8 @@ from typing import Any
 import _environment  # noqa: F401  (before any package that may not be there)
 from absl import app, flags, logging
 
+import tf_probunet  # noqa: F401  (sets what TensorFlow reads when it is imported)
+
 FLAGS = flags.FLAGS
 
 _HELP = {"-h", "-help", "--help", "--helpshort", "--helpfull"}
