@@ -1,31 +1,38 @@
-# `make demo` and `make test` do their own set-up: nothing but Python 3.9-3.11 is needed.
-# PYTHON=/path/to/python chooses the interpreter for the virtual environment.
+# `make demo` and `make test` do their own set-up: nothing but Python 3.9-3.13 is needed.
+# PYTHON=/path/to/python chooses the interpreter for the virtual environment, and LANE
+# the releases of TensorFlow: `legacy` or `current` (docs/lanes.md). Each lane that is
+# asked for has an environment of its own; the commands in run/ find them by themselves.
 
-VENV := .venv
+LANE ?=
+VENV := .venv$(if $(LANE),-$(LANE))
 RUN := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
-SETUP_FILES := setup.cfg pyproject.toml constraints.txt
+SETUP_FILES := setup.cfg pyproject.toml constraints-legacy.txt constraints-current.txt
 # pytest-xdist runs the tests on this many processes.
 TEST_WORKERS ?= 2
 # `make compare` trains this many models at a time.
 COMPARE_JOBS ?= 2
 
-.PHONY: help setup demo compare test test-all lint bench audit clean
+.PHONY: help setup demo compare test test-all test-lanes lint bench audit clean
 
 help:
+	@echo "make setup     the virtual environment, which the others make if it is missing"
 	@echo "make demo      train, evaluate and export a model on phantom data (minutes)"
 	@echo "make compare   train all models alike on phantom data: one table (35 minutes)"
 	@echo "make test      the tests"
 	@echo "make test-all  the tests, the slow ones too"
+	@echo "make test-lanes  models of one lane in the other, with both environments"
 	@echo "make lint      ruff"
 	@echo "make bench     speed and memory, as ratios"
 	@echo "make audit     known vulnerabilities of the pinned packages (needs the network)"
-	@echo "make clean     remove the virtual environment and the runs"
+	@echo "make clean     remove the virtual environments and the runs"
+	@echo "LANE=legacy or LANE=current, behind any of them, chooses TensorFlow 2.15 or the"
+	@echo "newest; without it, that of the newest Python that is found (docs/lanes.md)"
 
 setup: $(STAMP)
 
 $(STAMP): $(SETUP_FILES)
-	@bash .ci/venv $(VENV)
+	@bash .ci/venv $(VENV) $(LANE)
 	@touch $@
 
 demo: $(STAMP)
@@ -40,6 +47,12 @@ test: $(STAMP)
 test-all: $(STAMP)
 	$(RUN) -m pytest -n $(TEST_WORKERS)
 
+# Each in the other's environment, by tests/test_lanes.py.
+test-lanes:
+	$(MAKE) setup LANE=legacy
+	$(MAKE) setup LANE=current
+	.venv-current/bin/python -m pytest tests/test_lanes.py
+
 lint: $(STAMP)
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
@@ -53,4 +66,4 @@ audit: $(STAMP)
 	@bash .ci/audit $(RUN) $(VENV)/audit
 
 clean:
-	rm -rf $(VENV) runs build *.egg-info
+	rm -rf .venv .venv-legacy .venv-current runs build *.egg-info

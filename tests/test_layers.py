@@ -16,7 +16,7 @@ _PACKAGE = "tf_probunet"
 # What each part of the package may import of it. Nobody imports the commands.
 _BASE = {
     *("", "files", "damage", "arrays", "hashing", "progress", "config"),
-    *("exchange", "labels", "limits", "locks"),
+    *("exchange", "labels", "lane", "limits", "locks"),
 }
 _METRICS = _BASE | {"metrics"}
 _AFTER_EXPORT = "readers of saved models"
@@ -49,7 +49,7 @@ _PARTS = {
     f"{_PACKAGE}.models.registry": "labels",
     f"{_PACKAGE}.evaluation.metrics": "metrics",
 }
-_TENSORFLOW = ("tensorflow", "tensorflow_probability", "keras")
+_TENSORFLOW = ("tensorflow", "tensorflow_probability", "keras", "tf_keras")
 _RAW_FILES = {"pydicom", "defusedxml"}
 
 

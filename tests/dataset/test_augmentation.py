@@ -372,7 +372,34 @@ def test_colours_stay_in_range(seed):
     np.testing.assert_array_equal(labels, _LABELS)
 
 
+@pytest.mark.parametrize("channels", [1, 3])
+def test_own_bilinear_sampling_is_that_of_tensorflow_addons(channels):
+    addons = pytest.importorskip(
+        "tensorflow_addons", reason="needs tensorflow-addons, as in the legacy lane"
+    )
+    images = _RNG.normal(size=(2, 9, 7, channels)).astype(np.float32)
+    # Also beyond the edges, and on the pixels.
+    points = _RNG.uniform(-4, 13, size=(2, 500, 2)).astype(np.float32)
+    points[:, :100] = np.rint(points[:, :100])
+    expected = addons.image.interpolate_bilinear(images, points)
+    found = augmentation.bilinear(tf.constant(images), tf.constant(points))
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+
+
+def test_own_bilinear_sampling_is_that_of_scipy():
+    image = _RNG.normal(size=(9, 7)).astype(np.float32)
+    points = _RNG.uniform(-4, 13, size=(500, 2)).astype(np.float32)
+    expected = scipy.ndimage.map_coordinates(image, points.T, order=1, mode="nearest")
+    found = augmentation.bilinear(
+        tf.constant(image[None, :, :, None]), tf.constant(points[None])
+    )
+    np.testing.assert_allclose(found[0, :, 0], expected, rtol=0, atol=1e-5)
+
+
 def test_the_notice_of_tensorflow_addons_is_not_shown():
+    pytest.importorskip(
+        "tensorflow_addons", reason="needs tensorflow-addons, as in the legacy lane"
+    )
     code = (
         "import sys, numpy as np\n"
         "from tf_probunet import augmentation\n"

@@ -17,6 +17,9 @@ from tf_probunet.preparation.lidc import pickles
 from tf_probunet.preparation.runner import Unit
 
 TRIES = 900
+# What arrays and numbers of NumPy pickle as; where it lies depends on the release.
+_RECONSTRUCT = np.zeros(0).__reduce__()[0]
+_SCALAR = np.float64(0).__reduce__()[0]
 
 
 def _entry(uid: str, small: bool = False) -> dict:
@@ -80,7 +83,7 @@ class _Call:
 def _array_state(shape, dtype, content=b"", fortran=False):
     return pickle.dumps(
         _Call(
-            np.core.multiarray._reconstruct,
+            _RECONSTRUCT,
             np.ndarray,
             (0,),
             b"b",
@@ -144,9 +147,7 @@ HOSTILE = {
     "array of objects": _array_state((2,), np.dtype("O"), [1, 2]),
     "array of negative size": _array_state((-1, -8), np.dtype("f8"), b"0" * 64),
     "ndarray called": pickle.dumps(_Call(np.ndarray, (2**20, 2**20)), 2),
-    "scalar of two gigabytes": pickle.dumps(
-        _Call(np.core.multiarray.scalar, np.dtype("V2000000000")), 2
-    ),
+    "scalar of two gigabytes": pickle.dumps(_Call(_SCALAR, np.dtype("V2000000000")), 2),
     "type with fields": pickle.dumps(np.zeros(2, [("a", "f8"), ("b", "O")]), 2),
     "memo place 2^32-1": b"\x80\x02}r\xff\xff\xff\xff.",
     "memo place as text": b"}p99999999999\n.",

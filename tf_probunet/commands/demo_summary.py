@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import sys
 from collections.abc import Sequence
 
 import numpy as np
@@ -57,4 +58,5 @@ def summarise(out: pathlib.Path, models: Sequence[str], seconds: float) -> None:
     for name, value in sorted(ged16.items(), key=lambda item: -item[1]):
         print(f"  {_TITLES[name]:36s} {value:.3f}")
     print(f"\n{seconds / 60:.1f} minutes of work; everything is in {out}:{_FILES}")
-    print(f"tensorboard --logdir={out} shows how it was trained")
+    tensorboard = pathlib.Path(sys.executable).with_name("tensorboard")
+    print(f"{tensorboard} --logdir={out} shows how it was trained")

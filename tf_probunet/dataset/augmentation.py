@@ -2,7 +2,7 @@
 
 Elastic deformation, rotation, shear, scaling, mirroring and the translated crop are
 composed to one grid of source positions, so that each image is interpolated once. The
-only module that uses tensorflow-addons.
+only module that uses tensorflow-addons, where there is one.
 """
 
 from __future__ import annotations
@@ -204,10 +204,36 @@ def _recolour(
     return changed
 
 
+def bilinear(images: tf.Tensor, points: tf.Tensor) -> tf.Tensor:
+    """Samples images [B, H, W, C] at row and column [B, N, 2]: [B, N, C].
+
+    The equal of `tensorflow_addons.image.interpolate_bilinear`, for where that can't be
+    had: beyond the edge lies the edge.
+    """
+    height, width, channels = images.shape[1:]
+    last = tf.constant([height - 2, width - 2], points.dtype)
+    corner = tf.clip_by_value(tf.floor(points), 0.0, last)
+    weight = tf.cast(tf.clip_by_value(points - corner, 0.0, 1.0), images.dtype)
+    down, right = weight[..., :1], weight[..., 1:]  # [B, N, 1]
+    index = tf.cast(corner, tf.int32)
+    flat = tf.reshape(images, [-1, channels])  # [B H W, C]
+    first = index[..., 0] * width + index[..., 1]  # [B, N]
+    first += tf.range(tf.shape(images)[0])[:, None] * (height * width)
+    upper_left, upper_right, lower_left, lower_right = (
+        tf.gather(flat, first + offset) for offset in (0, 1, width, width + 1)
+    )
+    upper = right * (upper_right - upper_left) + upper_left
+    lower = right * (lower_right - lower_left) + lower_left
+    return down * (lower - upper) + upper
+
+
 @functools.lru_cache(maxsize=1)
 def _interpolate_bilinear() -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
-    """Imports tensorflow-addons without its end-of-life notice."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from tensorflow_addons.image import interpolate_bilinear
+    """Imports tensorflow-addons without its end-of-life notice, where there is one."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            from tensorflow_addons.image import interpolate_bilinear
+    except ImportError:  # Not in the lane of the newer releases.
+        return bilinear
     return interpolate_bilinear

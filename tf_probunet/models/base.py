@@ -10,11 +10,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_probunet import seeds
+from tf_probunet import lane, seeds
 from tf_probunet.config import ModelConfig
 from tf_probunet.models import losses
 from tf_probunet.models.f_comb import FComb
 from tf_probunet.models.weight_average import WeightAverage
+
+lane.require_keras_2(tf.keras)
 
 # `image` [B, H, W, C] float32 in 0..1 and `labels` [B, H, W] int32, or [B, G, H, W]
 # with the label maps of several graders.

@@ -172,7 +172,8 @@ def test_picks_theorem_for_star_shaped_outlines(radii, random):
     steps = np.stack([np.cos(angles), np.sin(angles)], axis=1)
     points = np.rint(25 + steps * np.array(radii)[:, None]).astype(int)
     # Rounding may bend a corner back; keep the outlines that go round the centre.
-    cross = np.cross(points - 25, np.roll(points, -1, axis=0) - 25)
+    (x, y), (next_x, next_y) = (points - 25).T, (np.roll(points, -1, axis=0) - 25).T
+    cross = x * next_y - y * next_x
     if (cross <= 0).any():
         return
     inside, boundary, _ = fill([tuple(p) for p in points.tolist()], (51, 51))
