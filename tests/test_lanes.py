@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from helpers import goldens, lanes
 
-# Largest difference of a probability. The lanes add in another order: some 1e-6.
-TOLERANCE = 1e-4
+# Largest difference of a probability; the lanes add in another order: 8e-7 was found.
+TOLERANCE = 1e-5
 
 
 def _release(version: str) -> tuple[str, ...]:

@@ -21,6 +21,16 @@ def _texts(svg: bytes) -> list[str]:
     ]
 
 
+def _without_hashes(svg: bytes) -> str:
+    """Numbers the names of clips and markers, hashes that depend on NumPy's release."""
+    numbers: dict[str, int] = {}
+    return re.sub(
+        r"\b[mp][0-9a-f]{10}\b",
+        lambda found: f"name{numbers.setdefault(found[0], len(numbers))}",
+        svg.decode(),
+    )
+
+
 def _filled(svg: bytes, colour: str) -> int:
     return svg.decode().lower().count(f"fill: {colour.lower()}")
 
@@ -39,7 +49,7 @@ def test_picture_is_the_one_in_the_docs(name):
     stored = (IMAGES / f"{name}.svg").read_bytes()
     version = re.search(rb"Matplotlib v([\d.]+)", stored).group(1).decode()
     if version == matplotlib.__version__:
-        assert drawn.decode() == stored.decode()
+        assert _without_hashes(drawn) == _without_hashes(stored)
     # Versions break the lines inside of a formula differently.
     words = [["".join(text.split()) for text in _texts(svg)] for svg in (drawn, stored)]
     assert words[0] == words[1]
