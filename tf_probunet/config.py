@@ -23,6 +23,7 @@ NATIVE_LIDC_MM = 0.7
 # damaged file, and would end in a want of memory much later.
 MAX_SIDE = 2**15
 MAX_SIZE_DIVISOR = 2**12
+MAX_SAMPLES = 2**12  # Of one image.
 _MAX_CHANNELS = 2**13
 _MAX_INT = 2**31 - 1  # Of whole numbers without a limit of their own: TensorFlow's.
 

@@ -21,7 +21,7 @@ from tf_probunet.dataset.cityscapes_labels import (
     switch_table,
 )
 from tf_probunet.evaluation import evaluate, parts, sample_files, sources
-from tf_probunet.evaluation import results as results_lib
+from tf_probunet.evaluation import summary as summary_lib
 from tf_probunet.evaluation.metrics import ged, matching, switched_modes
 
 SIZE = datasets.SIZE
@@ -140,7 +140,7 @@ def test_hand_worked_results(tmp_path, lesions, alternating):
 
 
 def test_intervals_resample_groups(tmp_path, lesions, alternating, monkeypatch):
-    monkeypatch.setattr(results_lib, "MIN_GROUPS", 3)
+    monkeypatch.setattr(summary_lib, "MIN_GROUPS", 3)
     results = run(
         tmp_path, lesions.data_dir, saved_model=str(alternating), num_samples=(1,)
     )

@@ -16,20 +16,15 @@ import scipy
 import tensorflow as tf
 
 from tf_probunet import __version__, files, locks
+from tf_probunet.artifacts import results_dir
 from tf_probunet.config import DataConfig
 from tf_probunet.dataset import input_pipeline, records
 from tf_probunet.dataset.cityscapes_labels import NUM_TRAIN_CLASSES
-from tf_probunet.evaluation import results as results_lib
 from tf_probunet.evaluation import sample_files, scoring, sources, tables
+from tf_probunet.evaluation import summary as summary_lib
 from tf_probunet.evaluation.parts import Parts
 from tf_probunet.hashing import salted_hash
 from tf_probunet.progress import Progress
-
-RESULTS_NAME = "results.json"
-PER_IMAGE_NAME = "per_image.npz"
-SAMPLES_NAME = "samples.npz"
-MARKDOWN_NAME = "results.md"
-CSV_NAME = "results.csv"
 
 _PARTS_NAME = ".parts"
 # Grows when images get other arrays: parts from before then would lack them.
@@ -148,10 +143,7 @@ def evaluate(config: EvaluationConfig) -> dict[str, Any]:
 
 def _evaluate(config: EvaluationConfig) -> dict[str, Any]:
     out_dir = pathlib.Path(config.out_dir)
-    if (out_dir / RESULTS_NAME).exists() and not config.overwrite:
-        raise ValueError(
-            f"{out_dir / RESULTS_NAME}: exists already; --overwrite replaces it"
-        )
+    results_dir.refuse_existing(out_dir, config.overwrite)
     files.remove_temporaries(out_dir)
     evaluation = _Evaluation(config)
     arrays = evaluation.score_split()
@@ -194,21 +186,21 @@ class _Evaluation:
     ) -> dict[str, Any]:
         """Returns the content of `results.json`."""
         info, config = self._info, self._config
-        resampled = results_lib.resampled(arrays["groups"])
+        resampled = summary_lib.resampled(arrays["groups"])
         if resampled == "images":
             self._notes.append(
                 f"there are {len(set(arrays['groups']))} groups, fewer than "
-                f"{results_lib.MIN_GROUPS}: the intervals resample images, and say "
+                f"{summary_lib.MIN_GROUPS}: the intervals resample images, and say "
                 "nothing about other groups"
             )
-        summary = results_lib.summarise(
+        summary = summary_lib.summarise(
             arrays,
             self._rules,
             num_graders=info.spec.num_graders,
             validation=validation,
             cross_fit=config.validation_split == config.split,
         )
-        undecided = results_lib.lookup(summary, "mode_calibration.undecided") or 0.0
+        undecided = results_dir.lookup(summary, "mode_calibration.undecided") or 0.0
         if undecided >= _MANY_UNDECIDED:
             self._notes.append(
                 f"{undecided:.0%} of the samples fit several modes, because they lack "
@@ -281,9 +273,9 @@ class _Evaluation:
             "limit": self._config.limit,
             "validation_split": self._config.validation_split,
             "intervals": {
-                "confidence": results_lib.CONFIDENCE,
-                "resamples": results_lib.NUM_RESAMPLES,
-                "seed": results_lib.BOOTSTRAP_SEED,
+                "confidence": summary_lib.CONFIDENCE,
+                "resamples": summary_lib.NUM_RESAMPLES,
+                "seed": summary_lib.BOOTSTRAP_SEED,
                 "resampled": resampled,
             },
         }
@@ -425,15 +417,17 @@ def _open_source(config: EvaluationConfig, info: records.DatasetInfo) -> Source:
 def _write(
     out_dir: pathlib.Path, results: dict[str, Any], arrays: scoring.Arrays
 ) -> None:
-    """Writes all files; `results.json` last, so that it stands for all of them."""
-    (out_dir / RESULTS_NAME).unlink(missing_ok=True)
+    """Writes the results, and the arrays where they belong."""
     saved = {k[len(_SAVED) :]: v for k, v in arrays.items() if k.startswith(_SAVED)}
     per_image = {k: v for k, v in arrays.items() if not k.startswith(_SAVED)}
     per_image["counts"] = np.array(results["protocol"]["num_samples"])
     if "pixel_counts" in per_image:
         per_image["pixel_counts"] = per_image["pixel_counts"].sum(axis=0)
-    for name, content in ((PER_IMAGE_NAME, per_image), (SAMPLES_NAME, saved)):
-        files.write_arrays(out_dir / name, content)
-    files.write_text(out_dir / MARKDOWN_NAME, tables.markdown_table(results))
-    files.write_text(out_dir / CSV_NAME, tables.csv_table(results))
-    files.write_json(out_dir / RESULTS_NAME, results)
+    results_dir.write(
+        out_dir,
+        results,
+        per_image=per_image,
+        samples=saved,
+        markdown=tables.markdown_table(results),
+        csv=tables.csv_table(results),
+    )

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from tf_probunet.artifacts import results_dir
+from tf_probunet.artifacts.results_dir import Results, lookup
 from tf_probunet.evaluation import compare, tables
-from tf_probunet.evaluation.results import lookup
 
 COUNTS = (1, 4, 8, 16)
 
@@ -23,11 +24,11 @@ class Entry:
         many: of an evaluation with one number of samples, above 16; None for none.
     """
 
-    results: compare.Results
+    results: Results
     training_seconds: float
     sampling_seconds: float
     samples_timed: int
-    many: compare.Results | None = None
+    many: Results | None = None
 
 
 def table(entries: Sequence[Entry], reference: str) -> list[list[str]]:
@@ -46,17 +47,14 @@ def table(entries: Sequence[Entry], reference: str) -> list[list[str]]:
         ValueError: there is no such reference, or the results can't be compared.
     """
     first = entries[0].results
-    for entry in entries:
-        for results in (entry.results, entry.many):
-            if results is not None:
-                compare.check_comparable(first, results)
+    many = [entry.many for entry in entries if entry.many is not None]
+    results_dir.check_comparable([*(entry.results for entry in entries), *many])
     rows = compare.compare([entry.results for entry in entries], reference)
     p_values = {
         (row["model"], row["num_samples"]): row["p_value"]
         for row in rows
         if row["metric"] == "energy distance" and "p_value" in row
     }
-    many = [entry.many for entry in entries if entry.many is not None]
     counts = sorted({*COUNTS, *(count for found in many for count in found.counts)})
     distances = [_distances(entry) for entry in entries]
     floors = _intervals([first, *many], "floor")
@@ -104,7 +102,7 @@ def _row(entry: Entry, distances: list[str], p_values: dict) -> list[str]:
     ]
 
 
-def _ambiguity_title(results: compare.Results) -> str:
+def _ambiguity_title(results: Results) -> str:
     always = lookup(results.summary, "ambiguity.always_ambiguous")
     known = "" if always is None else f" (always: {100 * always:.1f} %)"
     return f"ambiguity{known}"
@@ -115,7 +113,7 @@ def _distances(entry: Entry) -> dict[int, dict]:
     return _intervals([r for r in (entry.results, entry.many) if r], "ged")
 
 
-def _intervals(results: Sequence[compare.Results], name: str) -> dict[int, dict]:
+def _intervals(results: Sequence[Results], name: str) -> dict[int, dict]:
     return {
         int(count): value
         for found in results

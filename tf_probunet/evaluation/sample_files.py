@@ -16,9 +16,9 @@ import numpy as np
 import PIL.Image
 
 from tf_probunet import arrays, damage, files
+from tf_probunet.config import MAX_SAMPLES
 
 ARRAY_NAME = "samples"
-MAX_SAMPLES = 4096
 
 _PNG_MODES = ("1", "L", "P")
 

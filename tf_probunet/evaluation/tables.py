@@ -7,7 +7,8 @@ import io
 from collections.abc import Sequence
 from typing import Any
 
-from tf_probunet.evaluation.results import METRICS, SCALARS, lookup
+from tf_probunet.artifacts.results_dir import lookup
+from tf_probunet.evaluation.summary import METRICS, SCALARS
 
 _BASELINE_TITLES = {
     "always_empty": "always empty",

@@ -8,10 +8,9 @@ import shlex
 from typing import Any
 
 from tf_probunet import __version__, files
+from tf_probunet.artifacts import results_dir
 from tf_probunet.config import NATIVE_LIDC_MM, Config
 from tf_probunet.dataset import cityscapes_labels
-
-RESULTS_NAME = "results.json"
 
 _LIDC = """## Training data and licence
 
@@ -44,16 +43,10 @@ for driving. It has only seen frames like those it was trained on; with other ca
 resolutions, cities or weather its samples and their frequencies may be wrong without
 any sign."""
 
-_RESULTS = {"ged": [dict], "protocol": [dict], "data": [dict], "model": [dict]}
-_PROTOCOL = {"image_size": [list], "statistic": [str], "limit": [int]}
-_DATA = {
-    "name": [str],
-    "fingerprint": [str],
-    "split": [str],
-    "images": [int],
-    "groups": [int],
-}
-_MODEL = {"name": [str], "source": [str], "path": [str], "fingerprint": [str]}
+# What a card says of an evaluation.
+_PROTOCOL = ("image_size", "statistic", "limit")
+_DATA = ("name", "fingerprint", "split", "images", "groups")
+_MODEL = ("name", "source", "path", "fingerprint")
 
 
 def model_card(
@@ -123,14 +116,8 @@ def read_scores(path: files.Path) -> dict[str, Any]:
         FileNotFoundError: there are no results.
         ValueError: they are damaged, or not those of a SavedModel.
     """
-    path = pathlib.Path(path)
-    if path.name != RESULTS_NAME:
-        path = path / RESULTS_NAME
-    results = files.read_json(path, "results of an evaluation")
-    files.check_fields(results, {**_RESULTS, "command": [str]}, path)
-    sections = {"protocol": _PROTOCOL, "data": _DATA, "model": _MODEL}
-    for name, fields in sections.items():
-        files.check_fields(results[name], fields, path)
+    found = results_dir.read(path)
+    path, results = found.path / results_dir.RESULTS_NAME, found.summary
     if results["model"]["source"] != "saved_model":
         raise ValueError(
             f"{path}: source of the model is {results['model']['source']!r}, expected "

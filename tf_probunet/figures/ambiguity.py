@@ -9,9 +9,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from tf_probunet.artifacts.results_dir import Results, UnavailableError
 from tf_probunet.evaluation.metrics import ambiguity
 from tf_probunet.figures import style
-from tf_probunet.figures.results import Results, UnavailableError
 
 _AMBIGUOUS, _UNAMBIGUOUS = style.VERMILION, style.SKY_BLUE
 _BAR = 0.42
@@ -44,10 +44,10 @@ def presences(results: Results) -> Presences:
     counts, graders = (
         results.array(name) for name in ("sample_presence", "grader_presence")
     )
-    found = results.numbers.get("ambiguity")
+    found = results.summary.get("ambiguity")
     if not found:
         raise UnavailableError(
-            f"{results.directory}: nothing about ambiguity; it takes two graders"
+            f"{results.path}: nothing about ambiguity; it takes two graders"
         )
     rule = None
     if found.get("threshold") is not None:
@@ -55,7 +55,7 @@ def presences(results: Results) -> Presences:
     return Presences(
         name=results.name,
         counts=counts,
-        ambiguous=(graders > 0) & (graders < results.numbers["data"]["graders"]),
+        ambiguous=(graders > 0) & (graders < results.summary["data"]["graders"]),
         num_samples=found["num_samples"],
         rule=rule,
     )

@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from tf_probunet.artifacts.results_dir import Results
 from tf_probunet.figures import style
-from tf_probunet.figures.results import Results
 
 # Of the distance between two groups: what the strips of a group take together.
 _GROUP_WIDTH = 0.84
@@ -50,15 +50,11 @@ def scores(results: Results) -> Scores:
         ValueError: the arrays do not fit each other.
     """
     counts, values = results.array("counts"), results.array("ged")
-    if values.ndim != 2 or values.shape[1] != len(counts) or not values.size:
-        raise ValueError(
-            f"{results.directory}: ged has shape {values.shape} for {len(counts)} "
-            "counts of samples; expected [images, counts]"
-        )
-    means = [results.numbers.get("ged", {}).get(str(n), {}) for n in counts]
+    if not values.size:
+        raise ValueError(f"{results.path}: no images, expected at least one")
+    means = [results.interval("ged", n) for n in results.counts]
     low, high = (
-        np.array([_number(mean.get(side)) for mean in means])
-        for side in ("low", "high")
+        np.array([_number(mean[side]) for mean in means]) for side in ("low", "high")
     )
     floor = results.array("floor") if results.has("floor") else None
     return Scores(results.name, counts, values, floor, low, high)

@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Circle, Rectangle
 
 from tf_probunet import config, files
+from tf_probunet.artifacts.results_dir import UnavailableError
 from tf_probunet.figures import pictures, sample_grid, style
-from tf_probunet.figures.results import UnavailableError
 
 # Odd, so that the prior's mean is one of the places.
 GRID_SIZE = 19

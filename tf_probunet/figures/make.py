@@ -11,6 +11,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from tf_probunet import locks
+from tf_probunet.artifacts import results_dir
+from tf_probunet.artifacts.results_dir import Results, Samples, UnavailableError
 from tf_probunet.figures import (
     ambiguity,
     energy_distance,
@@ -20,12 +22,6 @@ from tf_probunet.figures import (
     sample_grid,
     style,
     uncertainty,
-)
-from tf_probunet.figures.results import (
-    Results,
-    Samples,
-    UnavailableError,
-    check_comparable,
 )
 
 _TRUTHS_SHOWN = 4
@@ -79,6 +75,24 @@ class Request:
 Named = Iterator[tuple[str, Figure]]
 
 
+def read_results(
+    directories: Sequence[str], names: Sequence[str] = ()
+) -> list[Results]:
+    """Reads the results of several models.
+
+    Args:
+        directories: that run/evaluate.py wrote.
+        names: of the models; the names of the directories by default.
+
+    Raises:
+        FileNotFoundError: a directory holds no results.
+        ValueError: there are not as many names as directories, two names are the same,
+            or the results can't be compared.
+    """
+    default = [pathlib.Path(directory).resolve().name for directory in directories]
+    return results_dir.read_all(directories, names or default)
+
+
 @locks.holding("out_dir")
 def make(
     figure: str,
@@ -105,8 +119,7 @@ def make(
     """
     if figure not in (*FIGURES, "all"):
         raise ValueError(f"figure is {figure!r}; expected all, {', '.join(FIGURES)}")
-    if request.results:
-        check_comparable(request.results)
+    results_dir.check_comparable(request.results)
     if figure != "all":
         return _write(FIGURES[figure](request), out_dir, report)
     paths = []

@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from tf_probunet.artifacts.results_dir import Results
 from tf_probunet.dataset.cityscapes_labels import (
     MODE_BITS,
     MODE_PROBABILITIES,
@@ -15,7 +16,6 @@ from tf_probunet.dataset.cityscapes_labels import (
 )
 from tf_probunet.evaluation.metrics import switched_calibration
 from tf_probunet.figures import style
-from tf_probunet.figures.results import Results
 
 # Around the probabilities, 0.5 % to 11 %.
 _X_LIMITS = (3e-3, 0.2)

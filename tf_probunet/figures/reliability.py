@@ -8,9 +8,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from tf_probunet.artifacts.results_dir import Results
 from tf_probunet.evaluation.metrics.calibration import Reliability
 from tf_probunet.figures import style
-from tf_probunet.figures.results import Results
 
 
 def pixel_reliability(results: Results) -> Reliability:

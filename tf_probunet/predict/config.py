@@ -8,6 +8,8 @@ import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tf_probunet.config import MAX_SAMPLES
+
 OUTPUT_FORMATS = ("auto", "dicom_seg", "nifti", "png")
 # The SavedModel that comes with the repository, relative to its root.
 SHIPPED_MODEL = "data/pretrained/lidc_cpu"
@@ -198,7 +200,7 @@ class PredictConfig:
     def __post_init__(self) -> None:
         """Checks the numbers."""
         limits = {
-            "num_samples": (1, 4096),
+            "num_samples": (1, MAX_SAMPLES),
             "seed": (-(2**31), 2**31 - 1),
             "group_iou": (0, 1),
             "tile_size": (1, 2**15),

@@ -189,14 +189,6 @@ def intervals(columns: Mapping[str, np.ndarray], groups: np.ndarray) -> dict[str
     }
 
 
-def lookup(results: Mapping[str, Any], name: str) -> Any:
-    """Returns what stands under a name with dots; None if there is nothing."""
-    value: Any = results
-    for part in name.split("."):
-        value = value.get(part) if isinstance(value, Mapping) else None
-    return value
-
-
 def plain(value: Any) -> Any:
     """Returns a value as JSON knows it; numbers that are not finite become null."""
     if isinstance(value, Mapping):
