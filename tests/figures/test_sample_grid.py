@@ -141,3 +141,14 @@ def test_ignored_pixels_are_not_outlined():
     assert pictures.is_binary(labels)
     assert pictures.foreground(labels).tolist() == [[False, True, False]]
     assert not pictures.is_binary(np.array([[2]]))
+
+
+def test_ground_truth_is_the_graders_or_the_modes():
+    graders = np.arange(3, dtype=np.uint8)[:, None, None] * np.ones((3, 2, 2), np.uint8)
+    truth = sample_grid.ground_truth(graders, is_switched=False)
+    assert truth.names == ["grader 1", "grader 2", "grader 3"]
+    np.testing.assert_array_equal(truth.maps, graders)
+    street = np.full((1, 2, 2), 13)  # A car flips with probability 6/17.
+    truth = sample_grid.ground_truth(street, is_switched=True)
+    assert truth.maps[:, 0, 0].tolist() == [13, 21]
+    assert sample_grid.ground_truth(street, True, 1).maps[:, 0, 0].tolist() == [13]

@@ -18,8 +18,7 @@ import tensorflow as tf
 from tf_probunet import __version__, files, locks
 from tf_probunet.artifacts import results_dir
 from tf_probunet.config import DataConfig
-from tf_probunet.dataset import input_pipeline, records
-from tf_probunet.dataset.cityscapes_labels import NUM_TRAIN_CLASSES
+from tf_probunet.dataset import input_pipeline, records, task
 from tf_probunet.evaluation import sample_files, scoring, sources, tables
 from tf_probunet.evaluation import summary as summary_lib
 from tf_probunet.evaluation.parts import Parts
@@ -162,6 +161,7 @@ class _Evaluation:
         self._info = records.read_info(config.data_dir)
         self._info.count(config.split)  # Fails early if there is no such split.
         self._source = _open_source(config, self._info)
+        task.check(self._info.spec, self._source.data.task, config.data_dir)
         self._notes = self._source.check(self._info)
         self._rules = self._make_rules()
         self._data = self._source.data
@@ -247,7 +247,7 @@ class _Evaluation:
                 f"{', '.join(map(str, left_out))} is left out"
             )
         return scoring.Rules(
-            kind=_kind(self._info, self._source.data.task),
+            kind=task.kind(spec, self._source.data.task),
             counts=counts,
             statistic=config.statistic,
             both_empty=config.both_empty,
@@ -389,21 +389,6 @@ class _Evaluation:
         }
         name = f"{salted_hash(json.dumps(settings, sort_keys=True), 'parts'):016x}"
         return pathlib.Path(self._config.out_dir, _PARTS_NAME, name)
-
-
-def _kind(info: records.DatasetInfo, task: str) -> str:
-    """Returns the kind of labels, for `scoring.Rules`."""
-    spec = info.spec
-    if task == "switched":
-        if spec.num_classes != NUM_TRAIN_CLASSES or spec.num_graders != 1:
-            raise ValueError(
-                f"{info.data_dir}: has {spec.num_classes} classes and "
-                f"{spec.num_graders} graders, expected {NUM_TRAIN_CLASSES} and 1 for "
-                "the switched task"
-            )
-        return "switched"
-    is_binary = spec.num_classes == 2 and spec.ignore_label is None
-    return "binary" if is_binary else "classes"
 
 
 def _open_source(config: EvaluationConfig, info: records.DatasetInfo) -> Source:

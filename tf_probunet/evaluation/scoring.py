@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tf_probunet.dataset import task
 from tf_probunet.evaluation.metrics import (
     agreement,
     ambiguity,
@@ -22,8 +23,6 @@ from tf_probunet.evaluation.metrics.distances import (
     LabelSet,
     distance_blocks,
 )
-
-KINDS = ("binary", "classes", "switched")
 
 BASELINES = {
     "always_empty": baselines.always_empty,
@@ -59,7 +58,7 @@ class Rules:
 
     def __post_init__(self):
         """Checks the options."""
-        checks.option(self.kind, "kind", KINDS)
+        checks.option(self.kind, "kind", task.KINDS)
         checks.option(self.statistic, "statistic", ged.STATISTICS)
         checks.option(self.both_empty, "both_empty", BOTH_EMPTY)
         if self.kind == "switched" and not self.is_papers:
@@ -78,8 +77,7 @@ class Rules:
         """The classes of label maps; None for binary masks."""
         if self.kind == "binary":
             return None
-        scored = tuple(range(1, self.num_classes))
-        return LabelSet(scored, self.num_classes, self.ignore_label)
+        return LabelSet.of_foreground(self.num_classes, self.ignore_label)
 
 
 def score(

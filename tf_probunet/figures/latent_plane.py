@@ -119,7 +119,9 @@ def plane(
         The plane.
     """
     image = np.asarray(example["image"], np.float32)[None]
-    truth = _ground_truth(np.asarray(example["labels"]), settings)
+    truth = sample_grid.ground_truth(
+        np.asarray(example["labels"]), settings.data.task == "switched"
+    )
     prior = _moments(model.prior(image))
     z = _grid(*prior, dims, grid_positions(size))  # [size * size, L]
     # One by one, as 32 modes of a street scene at once would take gigabytes.
@@ -345,15 +347,6 @@ def _grid(
 
 def _moments(outputs: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     return np.asarray(outputs["mean"]), np.asarray(outputs["stddev"])
-
-
-def _ground_truth(
-    labels: np.ndarray, settings: config.Config
-) -> sample_grid.GroundTruth:
-    if settings.data.task == "switched":
-        return sample_grid.likely_modes(labels[0].astype(np.uint8), len(labels) * 32)
-    names = [f"grader {g + 1}" for g in range(len(labels))]
-    return sample_grid.GroundTruth(labels, names)
 
 
 def _check_model(saved_model: pathlib.Path, dims: tuple[int, int]) -> config.Config:

@@ -159,14 +159,18 @@ def _sample_grid(request: Request) -> Named:
         if not request.keys and not request.num_images:
             height, width = shown.images.shape[1:3]
             shown = shown.first(max(1, _GRID_IMAGES * height // width))
-        truths = [_ground_truth(results, graders) for graders in shown.graders]
+        switched = _is_switched(results)
+        truths = [
+            sample_grid.ground_truth(graders, switched, _TRUTHS_SHOWN)
+            for graders in shown.graders
+        ]
         number = min(len(truth.maps) for truth in truths)
         figure = sample_grid.draw(
             images=shown.images,
             graders=np.stack([truth.maps[:number] for truth in truths]),
             samples=shown.samples,
             layout=request.layout,
-            grader_word="truth" if results.has("mode_counts") else "grader",
+            grader_word="truth" if switched else "grader",
             keys=shown.keys,
             title=results.name,
         )
@@ -182,7 +186,9 @@ def _sample_comparison(request: Request) -> Named:
     shown = request.samples(first, 2)
     rest = [results.samples(shown.keys) for results in others]
     for n, key in enumerate(shown.keys):
-        truth = _ground_truth(first, shown.graders[n], request.num_samples - 1)
+        truth = sample_grid.ground_truth(
+            shown.graders[n], _is_switched(first), request.num_samples - 1
+        )
         samples = {first.name: shown.samples[n][: request.num_samples]}
         for results, theirs in zip(others, rest):
             samples[results.name] = theirs.samples[n][: request.num_samples]
@@ -280,12 +286,8 @@ def _write(
     return paths
 
 
-def _ground_truth(results: Results, graders, number: int = _TRUTHS_SHOWN):
-    """What the graders marked, or the likely modes of a street scene."""
-    if results.has("mode_counts") and len(graders) == 1:
-        return sample_grid.likely_modes(graders[0], number)
-    names = [f"grader {g + 1}" for g in range(len(graders))]
-    return sample_grid.GroundTruth(graders, names)
+def _is_switched(results: Results) -> bool:
+    return results.has("mode_counts")
 
 
 def _slug(name: str) -> str:

@@ -159,6 +159,22 @@ def compare(
     return page.figure
 
 
+def ground_truth(
+    graders: np.ndarray, is_switched: bool, number: int = NUM_MODES
+) -> GroundTruth:
+    """Returns what the graders marked, or the likely modes of a street scene.
+
+    Args:
+        graders: [G, H, W]; in the switched task the labels before any flip, G = 1.
+        is_switched: whether this is the switched task.
+        number: the largest number of modes to return.
+    """
+    if is_switched:
+        return likely_modes(graders[0].astype(np.uint8), number)
+    names = [f"grader {g + 1}" for g in range(len(graders))]
+    return GroundTruth(graders, names)
+
+
 def likely_modes(labels: np.ndarray, number: int) -> GroundTruth:
     """The most probable ground truths of a street scene with switched classes.
 
