@@ -736,45 +736,6 @@ def test_notes_other_training_data(tmp_path, lesions, phantom_dir, drawing):
     assert "'hu' values and is scored on 'uint8'" in results["notes"][1]
 
 
-@pytest.mark.parametrize(
-    "settings, message",
-    [
-        ({}, "saved_model is None and samples_dir None, expected one"),
-        ({"saved_model": "a", "samples_dir": "b"}, "expected one of them"),
-        ({"saved_model": "a", "eval_size": 8}, "expected neither with a SavedModel"),
-        ({"saved_model": "a", "num_samples": (0, 4)}, r"num_samples is \(0, 4\)"),
-        ({"saved_model": "a", "num_samples": ()}, r"num_samples is \(\)"),
-        ({"saved_model": "a", "batch_size": 0}, "batch_size is 0, expected at least 1"),
-        ({"saved_model": "a", "limit": -1}, "limit is -1, expected at least 0"),
-    ],
-)
-def test_bad_settings(settings, message):
-    with pytest.raises(ValueError, match=message):
-        evaluate.EvaluationConfig(data_dir="d", out_dir="o", **settings)
-
-
-def test_bad_options_and_splits(tmp_path, lesions, alternating):
-    for settings, message in (
-        ({"statistic": "w"}, "statistic is 'w'; expected one of v, u"),
-        ({"split": "nowhere"}, "no split 'nowhere'; there are test, val"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            run(tmp_path, lesions.data_dir, saved_model=str(alternating), **settings)
-
-
-def test_command_repeats_the_evaluation():
-    config = evaluate.EvaluationConfig(
-        data_dir="data set", out_dir="o", samples_dir="s", num_samples=(8, 1), seed=3
-    )
-    assert config.command() == (
-        "python run/evaluate.py '--data_dir=data set' --out_dir=o --samples_dir=s "
-        "--num_samples=1,8 --seed=3"
-    )
-
-
-@pytest.mark.parametrize("number", [0, 4097, 10**6, 99999999999999999999])
-def test_numbers_of_samples_that_no_model_draws(number):
-    with pytest.raises(
-        ValueError, match=rf"{number}\), expected numbers from 1 to 4096"
-    ):
-        evaluate.EvaluationConfig("data", "out", "model", num_samples=(1, number))
+def test_an_unknown_split_is_refused(tmp_path, lesions, alternating):
+    with pytest.raises(ValueError, match="no split 'nowhere'; there are test, val"):
+        run(tmp_path, lesions.data_dir, saved_model=str(alternating), split="nowhere")

@@ -6,7 +6,6 @@ import dataclasses
 import json
 import pathlib
 import platform
-import shlex
 import shutil
 from collections.abc import Callable, Iterator
 from typing import Any, Union
@@ -19,8 +18,9 @@ from tf_probunet import __version__, files, locks
 from tf_probunet.artifacts import results_dir
 from tf_probunet.config import DataConfig
 from tf_probunet.dataset import input_pipeline, records, task
-from tf_probunet.evaluation import sample_files, scoring, sources, tables
+from tf_probunet.evaluation import scoring, sources, tables
 from tf_probunet.evaluation import summary as summary_lib
+from tf_probunet.evaluation.config import EvaluationConfig
 from tf_probunet.evaluation.parts import Parts
 from tf_probunet.hashing import salted_hash
 from tf_probunet.progress import Progress
@@ -37,85 +37,6 @@ _MANY_UNDECIDED = 0.1
 
 Source = Union[sources.SavedModel, sources.SampleFiles]
 table = tables.text_table
-
-
-@dataclasses.dataclass(frozen=True)
-class EvaluationConfig:
-    """What is scored, on what and how.
-
-    Attributes:
-        data_dir: a prepared data set.
-        out_dir: where the results go.
-        saved_model: of `run/export.py`; or else
-        samples_dir: the samples of any model, laid out as in `sample_files`.
-        split: to score.
-        num_samples: numbers of samples, each scored with the first so many.
-        validation_split: on which the threshold for ambiguity is chosen; "" for none.
-        batch_size: images read and scored at once; no number depends on it.
-        seed: of the model's samples.
-        statistic: "v" (the paper) or "u".
-        both_empty: "zero" (the paper) or "drop".
-        save_samples: so many images are kept with their samples, for figures.
-        limit: score the first so many images of each split only; 0 for all.
-        overwrite: replace results in `out_dir`.
-        task: of the samples in `samples_dir`, "plain" or "switched"; a SavedModel knows
-            its own.
-        eval_size: height and width of the central crop that `samples_dir` was sampled
-            for, 0 for whole images; a SavedModel knows its own.
-    """
-
-    data_dir: str
-    out_dir: str
-    saved_model: str | None = None
-    samples_dir: str | None = None
-    split: str = "test"
-    num_samples: tuple[int, ...] = (1, 4, 8, 16)
-    validation_split: str = "val"
-    batch_size: int = 8
-    seed: int = 0
-    statistic: str = "v"
-    both_empty: str = "zero"
-    save_samples: int = 16
-    limit: int = 0
-    overwrite: bool = False
-    task: str | None = None
-    eval_size: int | None = None
-
-    def __post_init__(self) -> None:
-        """Checks the numbers, and puts the sample counts in order."""
-        if bool(self.saved_model) == bool(self.samples_dir):
-            raise ValueError(
-                f"saved_model is {self.saved_model!r} and samples_dir "
-                f"{self.samples_dir!r}, expected one of them"
-            )
-        if self.saved_model and (self.task is not None or self.eval_size is not None):
-            raise ValueError(
-                f"task is {self.task!r} and eval_size {self.eval_size!r}, expected "
-                "neither with a SavedModel, which knows its own"
-            )
-        most = sample_files.MAX_SAMPLES
-        if not self.num_samples or not all(1 <= n <= most for n in self.num_samples):
-            raise ValueError(
-                f"num_samples is {self.num_samples}, expected numbers from 1 to {most}"
-            )
-        for name, least in (("batch_size", 1), ("save_samples", 0), ("limit", 0)):
-            if getattr(self, name) < least:
-                raise ValueError(
-                    f"{name} is {getattr(self, name)}, expected at least {least}"
-                )
-        object.__setattr__(self, "num_samples", tuple(sorted(set(self.num_samples))))
-
-    def command(self) -> str:
-        """Returns the command line that does the same."""
-        parts = ["python", "run/evaluate.py"]
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if value == field.default:
-                continue
-            if isinstance(value, tuple):
-                value = ",".join(map(str, value))
-            parts.append(f"--{field.name}={value}")
-        return shlex.join(parts)
 
 
 def evaluate(config: EvaluationConfig) -> dict[str, Any]:
