@@ -16,7 +16,7 @@ _PACKAGE = "tf_probunet"
 # What each part of the package may import of it. Nobody imports the commands.
 _BASE = {
     *("", "files", "damage", "arrays", "hashing", "progress", "config"),
-    *("exchange", "labels", "lane", "limits", "locks"),
+    *("exchange", "labels", "lane", "limits", "locks", "resume"),
 }
 _METRICS = _BASE | {"metrics"}
 _AFTER_EXPORT = "readers of saved models"

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import pathlib
 import platform
-import shutil
 from collections.abc import Callable, Iterator
 from typing import Any, Union
 
@@ -14,7 +12,7 @@ import numpy as np
 import scipy
 import tensorflow as tf
 
-from tf_probunet import __version__, files, locks
+from tf_probunet import __version__, files, locks, resume
 from tf_probunet.artifacts import results_dir
 from tf_probunet.config import DataConfig
 from tf_probunet.dataset import input_pipeline, records, task
@@ -22,10 +20,8 @@ from tf_probunet.evaluation import scoring, sources, tables
 from tf_probunet.evaluation import summary as summary_lib
 from tf_probunet.evaluation.config import EvaluationConfig
 from tf_probunet.evaluation.parts import Parts
-from tf_probunet.hashing import salted_hash
 from tf_probunet.progress import Progress
 
-_PARTS_NAME = ".parts"
 # Grows when images get other arrays: parts from before then would lack them.
 _ARRAYS_VERSION = 2
 _SAVED = "saved_"  # In front of the arrays that go to samples.npz.
@@ -70,7 +66,7 @@ def _evaluate(config: EvaluationConfig) -> dict[str, Any]:
     validation = evaluation.score_validation()
     results = evaluation.results(arrays, validation)
     _write(out_dir, results, arrays)
-    shutil.rmtree(out_dir / _PARTS_NAME, ignore_errors=True)
+    resume.remove_parts(out_dir)
     return results
 
 
@@ -308,8 +304,7 @@ class _Evaluation:
             "save_samples": self._config.save_samples,
             "limit": self._config.limit,
         }
-        name = f"{salted_hash(json.dumps(settings, sort_keys=True), 'parts'):016x}"
-        return pathlib.Path(self._config.out_dir, _PARTS_NAME, name)
+        return resume.parts_dir(self._config.out_dir, settings)
 
 
 def _open_source(config: EvaluationConfig, info: records.DatasetInfo) -> Source:
