@@ -114,7 +114,7 @@ def test_models_with_one_sample_have_no_uncertainty(lesion_dirs, tmp_path):
 
 
 def test_nothing_to_draw_at_all(tmp_path):
-    with pytest.raises(ValueError, match="no figure can be made"):
+    with pytest.raises(ValueError, match="no figure can be drawn"):
         make.make("all", make.Request(), str(tmp_path), lambda line: None)
 
 

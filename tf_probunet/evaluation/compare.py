@@ -1,4 +1,4 @@
-"""Several results in one table: intervals, paired tests, the best in bold."""
+"""Compares several results in one table, with intervals and paired tests."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ def compare(
     """Compares each result with a reference, metric by metric.
 
     Args:
-        results: of `read_all`.
-        reference: the name of one of them; the first by default.
+        results: of the models; see `read_all`.
+        reference: the name of the model to compare with; the first by default.
 
     Returns:
-        A row for each metric and result: `metric`, `num_samples`, `model`, `mean`,
-        `low`, `high`, `best` (whether no other mean is better) and, but for the
-        reference and for numbers of the whole data set, `difference` of the means,
-        `p_value`, `effect_size` and `pairs`. A row "(floor)" ends each energy distance.
-        A metric that only one result has is left out.
+        A row for each metric and model: `metric`, `num_samples`, `model`, `mean`,
+        `low`, `high` and `best` (whether no other mean is better). Rows of metrics with
+        per-image values, except those of the reference, also have the `difference` of
+        the means, `p_value`, `effect_size` and `pairs`. After the rows of each energy
+        distance there is a row "(floor)". Metrics that only one model has are left out.
 
     Raises:
         ValueError: there is no such reference, or the images differ.
@@ -125,7 +125,7 @@ def _is_best(mean: float | None, means: list[float], best: str | None) -> bool:
 
 
 def _paired(first: dict[str, float], second: dict[str, float]) -> dict[str, Any]:
-    """Tests on the images on which both have a value (with "drop" not all do)."""
+    """Tests the images on which both models have a value (with "drop" not all do)."""
     unscored = {
         key for values in (first, second) for key in values if np.isnan(values[key])
     }

@@ -22,13 +22,13 @@ from tf_probunet.evaluation.config import EvaluationConfig
 from tf_probunet.evaluation.parts import Parts
 from tf_probunet.progress import Progress
 
-# Grows when images get other arrays: parts from before then would lack them.
+# Increased when the per-image arrays change, so that older parts are not used.
 _ARRAYS_VERSION = 2
-_SAVED = "saved_"  # In front of the arrays that go to samples.npz.
-# Mean probabilities are kept in steps of 1/256, which float16 holds exactly. Finer ones
-# would not compress: 24 classes of 50 street scenes took 600 MB.
+_SAVED = "saved_"  # The prefix of the arrays that go to samples.npz.
+# Mean probabilities are rounded to steps of 1/256, which float16 holds exactly. Finer
+# steps would not compress: 24 classes of 50 street scenes took 600 MB.
 _MEAN_STEPS = 256
-# Such a share of samples makes a visible difference to the mode frequencies.
+# A share of samples that visibly changes the mode frequencies.
 _MANY_UNDECIDED = 0.1
 
 Source = Union[sources.SavedModel, sources.SampleFiles]
@@ -36,22 +36,22 @@ table = tables.text_table
 
 
 def evaluate(config: EvaluationConfig) -> dict[str, Any]:
-    """Scores, writes the results and returns them.
+    """Scores a model on a data set, and writes the results.
 
-    Images are read, sampled and scored batch by batch. What is done is kept in part
-    files: if the evaluation is interrupted, the same call goes on from there and ends
-    with the same numbers.
+    Images are read, sampled and scored in batches, and the scores are kept in part
+    files. After an interruption the same call continues with the remaining images and
+    gives the same results.
 
     Args:
-        config: what is scored, on what and how.
+        config: the settings.
 
     Returns:
-        The content of `results.json`; `table` makes it readable.
+        The content of `results.json`; `table` returns it as text.
 
     Raises:
-        FileNotFoundError: model, samples or data are not there.
-        ValueError: they do not fit each other, are damaged, or `out_dir` holds results
-            or is being written to by another command.
+        FileNotFoundError: the model, the samples or the data do not exist.
+        ValueError: they do not fit each other or are damaged; or `out_dir` already
+            holds results, or another command is writing to it.
     """
     with locks.inside(config.out_dir):
         return _evaluate(config)
@@ -154,8 +154,8 @@ class _Evaluation:
         counts = tuple(n for n in config.num_samples if limit is None or n <= limit)
         if not counts:
             raise ValueError(
-                f"num_samples is {config.num_samples}, expected at most {limit}: the "
-                "model has no more different samples"
+                f"num_samples is {config.num_samples}, expected at most {limit}, the "
+                "number of different samples that the model has"
             )
         if counts != config.num_samples:
             left_out = [n for n in config.num_samples if n not in counts]
@@ -198,13 +198,13 @@ class _Evaluation:
         }
 
     def _floor_kind(self) -> str:
-        """Says from what the floor is computed."""
+        """Returns what the floor is computed from."""
         if self._rules.kind == "switched":
             return "switched modes"
         return "known modes" if self._info.spec.num_modes else "graders"
 
     def _no_validation(self, split: str) -> str | None:
-        """Says why the validation split can't serve; None if it can."""
+        """Returns why no threshold can be chosen on a split; None if one can."""
         if split == self._config.split:
             return (
                 f"{split!r} is the split that is scored; the accuracy is that of "
@@ -255,13 +255,13 @@ class _Evaluation:
         score: Callable[[dict[str, np.ndarray], int], scoring.Arrays],
         what: str,
     ) -> scoring.Arrays:
-        """Scores a split batch by batch, from where an earlier call stopped."""
+        """Scores a split in batches, starting where an earlier call stopped."""
         total = self._info.count(split)
         total = min(self._config.limit or total, total)
         parts = Parts(self._parts_dir(split, what))
         progress = Progress(total, split, done=parts.done, unit="images")
         if parts.done:
-            progress.write(f"{split}: going on behind {parts.done} images")
+            progress.write(f"{split}: continuing after {parts.done} images")
         try:
             for batch in self._batches(split, parts.done, total):
                 arrays = score(batch, parts.done)
@@ -290,7 +290,7 @@ class _Evaluation:
                 yield batch
 
     def _parts_dir(self, split: str, what: str) -> pathlib.Path:
-        """The place of part files: its name tells all that the values depend on."""
+        """Returns the directory of the part files of a split."""
         settings = {
             "version": __version__,
             "arrays": _ARRAYS_VERSION,
@@ -318,7 +318,7 @@ def _open_source(config: EvaluationConfig, info: records.DatasetInfo) -> Source:
 def _write(
     out_dir: pathlib.Path, results: dict[str, Any], arrays: scoring.Arrays
 ) -> None:
-    """Writes the results, and the arrays where they belong."""
+    """Sorts the arrays into their files, and writes the results."""
     saved = {k[len(_SAVED) :]: v for k, v in arrays.items() if k.startswith(_SAVED)}
     per_image = {k: v for k, v in arrays.items() if not k.startswith(_SAVED)}
     per_image["counts"] = np.array(results["protocol"]["num_samples"])

@@ -1,4 +1,4 @@
-"""One line per model: energy distances, other scores, times, paired tests."""
+"""A table of models: energy distances, other scores, paired tests and times."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ class Entry:
     """A model in the table.
 
     Attributes:
-        results: of its evaluation, with the name for the table.
-        training_seconds: of all its trainings.
-        sampling_seconds: for `samples_timed` samples of one image.
-        samples_timed: 16, or as many as the model has.
-        many: of an evaluation with one number of samples, above 16; None for none.
+        results: of its evaluation; their name is used in the table.
+        training_seconds: the time of all its trainings.
+        sampling_seconds: the time for `samples_timed` samples of one image.
+        samples_timed: 16, or the largest number of samples of the model.
+        many: the results with a single number of samples above 16; None if there are
+            none.
     """
 
     results: Results
@@ -32,16 +33,17 @@ class Entry:
 
 
 def table(entries: Sequence[Entry], reference: str) -> list[list[str]]:
-    """Returns the table as rows of cells, the first its head.
+    """Returns the table as rows of cells; the first row is the header.
 
     Args:
         entries: the models, in the order of the rows.
-        reference: the name of the one that the others are tested against.
+        reference: the name of the model that the others are tested against.
 
     Returns:
-        The smallest energy distance of each column is in bold; that with 16 samples has
-        its 95 % interval. A p-value is of Wilcoxon's signed-rank test over the images'
-        energy distances with the most samples, up to 16, that both models have.
+        The rows. The smallest energy distance of each column is in bold. The distances
+        for 16 samples have 95 % intervals. The p-values are those of Wilcoxon's
+        signed-rank test on the energy distances of the images, for the largest number
+        of samples up to 16 that both models have.
 
     Raises:
         ValueError: there is no such reference, or the results can't be compared.
@@ -122,7 +124,7 @@ def _intervals(results: Sequence[Results], name: str) -> dict[int, dict]:
 
 
 def _column(intervals: Sequence[dict | None], count: int) -> list[str]:
-    """Returns the cells of a column of energy distances, the least in bold."""
+    """Returns a column of energy distances, with the smallest in bold."""
     least = min((i["mean"] for i in intervals if i is not None), default=None)
     cells = []
     for interval in intervals:

@@ -1,4 +1,4 @@
-"""Makes figures from results directories, and writes them as PNG and SVG."""
+"""Draws figures from results directories, and writes them as PNG and SVG."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ from tf_probunet.figures import (
 )
 
 _TRUTHS_SHOWN = 4
-# As many square ones as fill a page.
+# The number of square images that fill a page.
 _GRID_IMAGES = 15
 
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """What to draw figures of.
+    """The input and the settings of figures.
 
     Attributes:
         results: of the models.
         saved_model: for the latent plane.
-        data_dir: for the latent plane.
-        split: of the data, for the latent plane.
-        keys: of images, for figures that show some; else the first ones.
-        num_images: how many then; 0 for each figure's own number.
-        num_samples: samples shown per image in the comparison of models.
-        layout: of the grid of samples, "columns" as in the paper or "rows".
-        dims: of the latent plane.
+        data_dir: for the latent plane: the prepared data set.
+        split: for the latent plane: the split of its images.
+        keys: the images to show; the first ones if none are given.
+        num_images: the number of images to show; 0 for the default of each figure.
+        num_samples: samples per image in the comparison of models.
+        layout: of the grid of samples: "columns", as in the paper, or "rows".
+        dims: the dimensions of the latent plane.
     """
 
     results: Sequence[Results] = ()
@@ -68,7 +68,7 @@ class Request:
         return self.results
 
     def samples(self, results: Results, number: int) -> Samples:
-        """Returns the images to show; `number` of them unless more were asked for."""
+        """Returns the images to show; by default the first `number`."""
         return results.samples(self.keys, self.num_images or number)
 
 
@@ -100,14 +100,14 @@ def make(
     out_dir: str,
     report: Callable[[str], None] = print,
 ) -> list[pathlib.Path]:
-    """Writes a figure, or all that the input allows.
+    """Draws and writes a figure, or all figures that the input allows.
 
     Args:
         figure: one of `FIGURES`, or "all".
-        request: what to draw it of.
+        request: the input and the settings.
         out_dir: where to write.
-        report: told each file that is written, and which figures were left out of
-            "all" and why.
+        report: called with a line for each file that is written, and for each figure of
+            "all" that is left out.
 
     Returns:
         The files.
@@ -115,7 +115,7 @@ def make(
     Raises:
         FileNotFoundError: a file is missing.
         ValueError: the figure is unknown, the input does not hold what it needs, or
-            results can not be compared.
+            the results can't be compared.
     """
     if figure not in (*FIGURES, "all"):
         raise ValueError(f"figure is {figure!r}; expected all, {', '.join(FIGURES)}")
@@ -129,7 +129,7 @@ def make(
         except UnavailableError as error:
             report(f"left out {name}: {error}")
     if not paths:
-        raise ValueError("no figure can be made of this input; see the lines above")
+        raise ValueError("no figure can be drawn from this input; see the lines above")
     return paths
 
 
@@ -181,7 +181,7 @@ def _sample_comparison(request: Request) -> Named:
     first, *others = request.models()
     if not others:
         raise UnavailableError(
-            "there is one model only; expected two or more to compare"
+            "there is only one model; expected two or more to compare"
         )
     shown = request.samples(first, 2)
     rest = [results.samples(shown.keys) for results in others]
@@ -291,5 +291,5 @@ def _is_switched(results: Results) -> bool:
 
 
 def _slug(name: str) -> str:
-    """Makes a name fit for a file."""
+    """Returns a name as part of a file name."""
     return re.sub(r"[^\w.-]+", "-", name).strip("-.") or "unnamed"

@@ -27,7 +27,7 @@ _NAME_SIZE = 7
 
 
 class GroundTruth(NamedTuple):
-    """Label maps that stand for the truth, and what they are called.
+    """Label maps of the ground truth, and their names.
 
     Attributes:
         maps: [G, H, W].
@@ -176,13 +176,13 @@ def ground_truth(
 
 
 def likely_modes(labels: np.ndarray, number: int) -> GroundTruth:
-    """The most probable ground truths of a street scene with switched classes.
+    """Returns the most probable ground truths of a street scene in the switched task.
 
-    Modes that differ only in classes which the scene lacks are one and the same.
+    Modes that differ only in classes that the scene does not show count as one.
 
     Args:
         labels: [H, W], the 19 training classes before any flip, or the ignored label.
-        number: how many, at most.
+        number: the largest number of modes to return.
 
     Returns:
         The maps and their names, the mode's number with its probability.
