@@ -79,7 +79,8 @@ def test_intervals_by_number_of_samples(directory):
     assert found.interval("hungarian_iou", 1) is None
     assert found.interval("ged", 8) is found.interval("floor", 4) is None
     found.summary["ged"]["4"] = 3.0
-    with pytest.raises(ValueError, match="results.json: ged is 3.0, expected mean, l"):
+    message = "results.json: ged of 4 samples is 3.0, expected a mean between low and"
+    with pytest.raises(ValueError, match=message):
         found.interval("ged", 4)
 
 
@@ -160,12 +161,39 @@ def test_missing_and_damaged_files(directory, tmp_path):
         (lambda r: r.update(ambiguity=1), "ambiguity is 1, expected dict"),
         (lambda r: r["model"].pop("name"), "lacks name"),
         (lambda r: r["data"].update(images="3"), "images is '3', expected int"),
+        (lambda r: r["data"].update(groups=0), "groups is 0, expected at least 1"),
+        (lambda r: r["protocol"].update(image_size=[8]), "image_size is .* two sizes"),
+        (lambda r: r.update(ged={}), "ged is {}, expected one for each number of"),
+        (lambda r: r.update(floor=1), "floor is 1, expected one for each number of"),
+        (lambda r: r["ged"].update(x=interval(1)), "ged of 'x', expected a number"),
+        (
+            lambda r: r["ged"]["1"].update(mean=None),
+            "ged of 1 samples is {'mean': ",
+        ),
+        (
+            lambda r: r["ged"]["1"].update(low=None),
+            "ged of 1 samples is .*, exp",
+        ),
+        (lambda r: r["ged"]["1"].update(mean=10), "expected a mean between low and h"),
+        (
+            lambda r: r.update(hungarian_iou=0.5),
+            "hungarian_iou is 0.5, expected a",
+        ),
     ],
 )
 def test_results_of_another_schema(directory, change, message):
     edit(directory, change)
-    with pytest.raises(ValueError, match=f"results.json: {message}"):
+    with pytest.raises(ValueError, match=f"results.json: .*{message}"):
         results_dir.read(directory)
+
+
+def test_undefined_means_and_means_without_bounds_are_results(directory):
+    undefined = {"mean": None, "low": None, "high": None, "left_out": 3}
+    alone = {"mean": 0.5, "low": None, "high": None}
+    edit(directory, lambda r: r["ged"].update({"1": undefined, "4": alone}))
+    found = results_dir.read(directory)
+    assert found.interval("ged", 1) == undefined
+    assert found.interval("ged", 4) == alone
 
 
 @pytest.mark.parametrize(

@@ -101,3 +101,30 @@ def test_a_model_without_persons_does_not_read_as_calibrated(tmp_path, streets):
         rows = {row["metric"]: row["mean"] for row in csv.DictReader(handle)}
     assert rows["pixel_calibration.person.new_class"] == "0.0"
     assert rows["mode_calibration.undecided_by_class.person"] == "1.0"
+
+
+def test_images_without_a_value_are_left_out_and_counted():
+    columns = {
+        "whole": np.array([1.0, 2.0, 3.0]),
+        "gaps": np.array([[1.0, np.nan], [np.nan, np.nan], [3.0, np.nan]]),
+    }
+    found = summary_lib.intervals(columns, np.array(["a", "b", "c"]))
+    assert found["whole"]["mean"] == 2
+    assert set(found["whole"]) == {"mean", "low", "high"}
+    first, second = found["gaps"]
+    assert (first["mean"], first["left_out"]) == (2, 1)
+    assert second == {"mean": None, "low": None, "high": None, "left_out": 3}
+
+
+def test_few_groups_are_not_resampled():
+    assert summary_lib.resampled(["a", "b", "b"]) == "images"
+    assert summary_lib.resampled(["a", "b", "c"]) == "groups"  # One image each.
+    assert summary_lib.resampled([f"group {i // 2}" for i in range(20)]) == "groups"
+
+
+def test_numbers_that_json_does_not_know_become_null():
+    found = summary_lib.plain(
+        {4: np.array([1.0, np.nan]), "b": (np.float32(0.5), np.int64(3), float("inf"))}
+    )
+    assert found == {"4": [1.0, None], "b": [0.5, 3, None]}
+    assert type(found["b"][1]) is int

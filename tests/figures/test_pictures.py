@@ -41,7 +41,7 @@ def test_outline_closes_at_the_border_and_keeps_the_picture():
     pictures.show_array(axis, np.zeros((6, 8)))
     pictures.outline(axis, np.ones((6, 8), bool), "red")
     (path,) = [p for c in axis.collections for p in c.get_paths()]
-    # Half a pixel outside of the outermost pixels' centres: the image's border.
+    # Half a pixel outside the outermost pixels' centres: the border of the image.
     low, high = path.vertices.min(axis=0), path.vertices.max(axis=0)
     assert low == pytest.approx([-0.5, -0.5]) and high == pytest.approx([7.5, 5.5])
     assert axis.get_xlim() == (-0.5, 7.5) and axis.get_ylim() == (5.5, -0.5)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -41,15 +42,13 @@ _FIELDS = {
     },
     "model": {"name": [str], "source": [str], "path": [str], "fingerprint": [str]},
 }
-_OPTIONAL_SECTIONS = {"ambiguity", "calibration", "floor"}
+_OPTIONAL_SECTIONS = {"ambiguity", "calibration"}
 
 # Results can be compared if these agree. Of the protocol, everything must agree except
 # the numbers of samples, of which the common ones are compared, and the split that the
 # threshold for ambiguity was chosen on.
 _SAME_DATA = ("fingerprint", "split", "images")
 _FREE_SETTINGS = {"num_samples", "validation_split"}
-
-_BOUNDS = ("mean", "low", "high")
 
 
 class UnavailableError(ValueError):
@@ -168,14 +167,7 @@ class Results:
             return None
         elif not isinstance(found, dict):
             found = {"mean": found, "low": None, "high": None}
-        bounds = (
-            [found.get(n, "") for n in _BOUNDS] if isinstance(found, dict) else [""]
-        )
-        if not all(type(bound) in (int, float, type(None)) for bound in bounds):
-            raise ValueError(
-                f"{self.path / RESULTS_NAME}: {name} is {repr(found)[:80]}, expected "
-                "mean, low and high"
-            )
+        _check_interval(f"{name} of {count} samples", found, self.path / RESULTS_NAME)
         return found
 
     def samples(self, keys: Sequence[str] = (), number: int = 0) -> Samples:
@@ -265,6 +257,7 @@ def read(path: files.Path, name: str | None = None) -> Results:
     files.check_fields(summary, optional, file)
     for section, fields in _FIELDS.items():
         files.check_fields(summary[section], fields, file)
+    _check_numbers(summary, file)
     return Results(path, name or summary["model"]["name"], summary)
 
 
@@ -328,6 +321,49 @@ def lookup(summary: Mapping[str, Any], name: str) -> Any:
     for part in name.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None
     return value
+
+
+def _check_numbers(summary: dict[str, Any], path: pathlib.Path) -> None:
+    """Checks sizes, energy distances and their floors, and the matched IoU."""
+    data, size = summary["data"], summary["protocol"]["image_size"]
+    for name in ("images", "groups"):
+        if data[name] < 1:
+            raise ValueError(f"{path}: {name} is {data[name]}, expected at least 1")
+    if len(size) != 2 or not all(type(n) is int and n > 0 for n in size):
+        raise ValueError(f"{path}: image_size is {str(size)[:80]}, expected two sizes")
+    for name in {"ged", "floor"} & set(summary):
+        by_count = summary[name]
+        if not isinstance(by_count, dict) or not by_count:
+            raise ValueError(
+                f"{path}: {name} is {str(by_count)[:80]}, expected one for each number "
+                "of samples"
+            )
+        for count, value in by_count.items():
+            if not (count.isascii() and count.isdecimal() and int(count) > 0):
+                raise ValueError(f"{path}: {name} of {count[:80]!r}, expected a number")
+            _check_interval(f"{name} of {count} samples", value, path)
+    if "hungarian_iou" in summary:
+        _check_interval("hungarian_iou", summary["hungarian_iou"], path)
+
+
+def _check_interval(name: str, value: Any, path: pathlib.Path) -> None:
+    """Checks for a mean between its bounds.
+
+    A single group has no bounds, and an undefined mean has none either.
+    """
+    is_object = isinstance(value, dict) and {"low", "mean", "high"} <= set(value)
+    bounds = [value[k] for k in ("low", "mean", "high")] if is_object else []
+    known = [bound for bound in bounds if bound is not None]
+    if (
+        not is_object
+        or (known and bounds[1] is None)
+        or len(known) == 2
+        or not all(type(b) in (int, float) and math.isfinite(b) for b in known)
+        or known != sorted(known)
+    ):
+        raise ValueError(
+            f"{path}: {name} is {str(value)[:80]}, expected a mean between low and high"
+        )
 
 
 def _check_per_image(per_image: dict[str, np.ndarray], path: pathlib.Path) -> None:

@@ -34,7 +34,7 @@ def file_name(key: str) -> str:
 
 
 def write(samples_dir: files.Path, key: str, samples: np.ndarray) -> pathlib.Path:
-    """Writes the samples of one image as NPZ, whole or not at all.
+    """Writes the samples of one image as NPZ, atomically.
 
     Args:
         samples_dir: created if necessary.

@@ -58,7 +58,7 @@ def test_blocks_are_the_three_parts():
 
 
 def test_counts_stay_exact_beyond_float32():
-    # 2^24 + 1 is the first whole number that float32 can not hold.
+    # 2^24 + 1 is the first integer that float32 cannot hold.
     mask = np.ones((1, 2**24 + 1), np.uint8)
     assert distances._intersections(mask, mask[:0])[0, 0] == 2**24 + 1
 

@@ -36,7 +36,7 @@ class Representatives(NamedTuple):
 
     @property
     def explained(self) -> float:
-        """The share of the diversity that they stand for, from 0 to 1."""
+        """The share of the diversity that they represent, from 0 to 1."""
         if self.diversity <= 0:
             return 1.0
         return 1.0 - self.energy_distance / self.diversity
@@ -162,7 +162,7 @@ def simplex_weights(distances: np.ndarray, towards: np.ndarray) -> np.ndarray:
 
     Args:
         distances: D [K, K] within the set.
-        towards: t [K], the mean distance of each to what the set stands for.
+        towards: t [K], the mean distance of each to all samples.
     """
     weights = np.zeros(len(towards))
     start = int(np.argmin(towards))
