@@ -1,5 +1,6 @@
-"""The directory of an evaluation's results: its files, their schema, and how to read,
-write and compare them. Nothing here imports TensorFlow.
+"""The results directory of an evaluation: its files, and how to read and write them.
+
+This module also decides which results can be compared. It does not import TensorFlow.
 """
 
 from __future__ import annotations
