@@ -16,7 +16,7 @@ _PACKAGE = "tf_probunet"
 # What each part of the package may import of it. Nobody imports the commands.
 _BASE = {
     *("", "files", "damage", "arrays", "hashing", "progress", "config"),
-    *("exchange", "labels", "lane", "limits", "locks"),
+    *("exchange", "labels", "lane", "limits", "locks", "resume"),
 }
 _METRICS = _BASE | {"metrics"}
 _AFTER_EXPORT = "readers of saved models"
@@ -29,11 +29,12 @@ _ALLOWED = {
     "models": _BASE | {"seeds", "models"},
     "training": _METRICS
     | {"seeds", "dataset", "models", "figures", "artifacts", "training"},
-    "artifacts": _BASE | {"artifacts"},
-    "export": _BASE | {"seeds", "models", "training", "artifacts", "export"},
+    "artifacts": _BASE | {"artifacts", "results"},
+    "results": _BASE,
+    "export": _BASE | {"seeds", "models", "training", "artifacts", "results", "export"},
     "metrics": _METRICS,
-    "evaluation": _METRICS | {"evaluation"},
-    "figures": _METRICS | {"evaluation", "figures", _AFTER_EXPORT},
+    "evaluation": _METRICS | {"results", "evaluation"},
+    "figures": _METRICS | {"results", "evaluation", "figures", _AFTER_EXPORT},
 }
 # Whatever comes after the export knows no model: the SavedModel is all it sees.
 _BEFORE_EXPORT = {"models", "training", "export", "commands"}
@@ -46,7 +47,9 @@ _READ_SAVED_MODELS = {
 # Tables of names that every part may read, and the metrics: rooms inside of rooms.
 _PARTS = {
     f"{_PACKAGE}.dataset.cityscapes_labels": "labels",
+    f"{_PACKAGE}.dataset.task": "labels",
     f"{_PACKAGE}.models.registry": "labels",
+    f"{_PACKAGE}.artifacts.results_dir": "results",
     f"{_PACKAGE}.evaluation.metrics": "metrics",
 }
 _TENSORFLOW = ("tensorflow", "tensorflow_probability", "keras", "tf_keras")
@@ -154,7 +157,7 @@ def test_no_import_goes_round_in_a_circle():
 
 
 @pytest.mark.parametrize(
-    "module", [m for m in _MODULES if _part(m) in _METRICS | {"evaluation"}]
+    "module", [m for m in _MODULES if _part(m) in _METRICS | {"results", "evaluation"}]
 )
 def test_metrics_do_without_tensorflow(module):
     imported = _all_imports(module)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import pathlib
 import subprocess
 import sys
 
 import numpy as np
+from helpers import results_writer
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -18,19 +18,15 @@ def call(*arguments):
 
 
 def write(directory, values, statistic="v"):
-    directory.mkdir()
     keys = np.array([f"key-{i}" for i in range(len(values))])
-    ged = np.array(values)[:, None]
-    np.savez(directory / "per_image.npz", keys=keys, counts=np.array([4]), ged=ged)
     interval = {"mean": float(np.mean(values)), "low": 0.0, "high": 1.0}
-    results = {
-        "ged": {"4": interval},
-        "protocol": {"statistic": statistic},
-        "data": {"fingerprint": "f", "split": "test", "images": len(values)},
-        "model": {"name": directory.name},
-    }
-    (directory / "results.json").write_text(json.dumps(results))
-    return directory
+    return results_writer.write(
+        directory,
+        {"ged": {"4": interval}},
+        {"keys": keys, "ged": np.array(values)[:, None]},
+        counts=(4,),
+        protocol__statistic=statistic,
+    )
 
 
 def test_arguments_and_flags_in_any_order(tmp_path):
@@ -55,8 +51,8 @@ def test_refusals_are_one_line(tmp_path):
     done = call(one, other)
     assert done.returncode == 1
     assert done.stderr == (
-        f"error: {one} and {other} can not be compared: protocol.statistic is 'v' in "
-        "the one and 'u' in the other\n"
+        f"error: {one} and {other} cannot be compared: protocol.statistic is 'v' in "
+        "the first and 'u' in the second\n"
     )
     assert "got 1 results, expected at least two" in call(one).stderr
     assert "no such results" in call(one, tmp_path / "none").stderr

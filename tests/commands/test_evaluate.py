@@ -54,6 +54,10 @@ def test_table_and_results(tmp_path):
             ["--out_dir=x", "--data_dir=y", "--num_samples=1,many"],
             "error: num_samples is '1,many', expected numbers such as 1,4,8,16",
         ),
+        (
+            ["--out_dir=x", "--data_dir=y", "--saved_model=z", "--limit=-1"],
+            "error: limit is -1, expected at least 0",
+        ),
         (["--out_dir=x", "y"], "error: unexpected argument 'y'; flags start with --"),
     ],
 )

@@ -14,6 +14,7 @@ import pytest
 import tensorflow as tf
 from helpers import datasets, processes
 
+from tf_probunet.artifacts import results_dir
 from tf_probunet.config import PhantomConfig
 from tf_probunet.dataset import records
 from tf_probunet.evaluation import evaluate, sample_files
@@ -155,10 +156,10 @@ def test_evaluation(small, phantom_dir, tmp_path):
     words += ["--num_samples=1,4", f"--out_dir={small.path / 'out'}"]
     small.shrink(disk=16_000, file=4_000)
     assert ".npz" in small.failure("evaluate.py", *words)
-    assert not (small.path / "out" / evaluate.RESULTS_NAME).exists()
+    assert not (small.path / "out" / results_dir.RESULTS_NAME).exists()
     small.grow()
     processes.finish(small.start("evaluate.py", *words))
-    found = json.loads((small.path / "out" / evaluate.RESULTS_NAME).read_text())
+    found = json.loads((small.path / "out" / results_dir.RESULTS_NAME).read_text())
     config = evaluate.EvaluationConfig(
         **settings, out_dir=str(tmp_path / "roomy"), num_samples=(1, 4)
     )

@@ -2,37 +2,27 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
+from helpers import results_writer
 from scipy import stats
 
-from tf_probunet.evaluation import compare, results, scoring
+from tf_probunet.evaluation import compare, scoring, summary
 
 KEYS = [f"key-{i:04d}" for i in range(16)]
 GRADERS = np.zeros((16, 4, 4, 4), np.uint8)
 GRADERS[:, :2, :2] = 1
 
 
-def write(directory, samples, *, name="model", counts=(1, 2), **changes):
-    """Writes results of samples [16, 2, 4, 4]; changes as protocol__statistic="u"."""
+def write(directory, samples, *, name="model", counts=(1, 2)):
+    """Writes results of samples [16, 2, 4, 4]."""
     rules = scoring.Rules(kind="binary", counts=counts)
     arrays = scoring.score(rules, samples[:, : counts[-1]], GRADERS, keys=KEYS)
     arrays.update(keys=np.array(KEYS), groups=np.array(KEYS))
-    summary = {
-        **results.summarise(arrays, rules, num_graders=4),
-        "protocol": {"statistic": "v", "num_samples": list(counts), "limit": 0},
-        "data": {"name": "d", "fingerprint": "f", "split": "test", "images": 16},
-        "model": {"name": name},
-    }
-    for place, value in changes.items():
-        section, setting = place.split("__")
-        summary[section][setting] = value
-    directory.mkdir(parents=True)
-    np.savez(directory / "per_image.npz", counts=np.array(counts), **arrays)
-    (directory / "results.json").write_text(json.dumps(summary))
-    return directory
+    numbers = summary.summarise(arrays, rules, num_graders=4)
+    return results_writer.write(
+        directory, numbers, arrays, counts=counts, model__name=name
+    )
 
 
 def draw(seed):
@@ -146,47 +136,6 @@ def test_tables(pair):
     assert "| <0.001 | +1.00 |" in markdown[3]
 
 
-@pytest.mark.parametrize(
-    "changes, message",
-    [
-        ({"data__fingerprint": "g"}, "data.fingerprint is 'f' in the one and 'g' in"),
-        ({"data__split": "val"}, "data.split is 'test' in the one and 'val'"),
-        ({"protocol__statistic": "u"}, "protocol.statistic is 'v' in the one and 'u'"),
-        ({"protocol__limit": 7}, "protocol.limit is 0 in the one and 7"),
-        ({"protocol__new": 1}, "protocol.new is None in the one and 1"),
-    ],
-)
-def test_refuses_other_data_and_protocols(tmp_path, pair, changes, message):
-    other = write(tmp_path / "three", draw(1), **changes)
-    with pytest.raises(ValueError, match=f"one and .*three can not.*{message}"):
-        compare.read_all([pair[0], other])
-
-
-def test_names(tmp_path, pair):
-    same = write(tmp_path / "three", draw(1), name="good")
-    names = [r.name for r in compare.read_all([pair[0], same])]
-    assert names == [str(pair[0]), str(same)]
-    with pytest.raises(ValueError, match="expected each of them once"):
-        compare.read_all([pair[0], pair[0]])
-    with pytest.raises(ValueError, match="got 1 names, expected 2"):
-        compare.read_all(pair, ["a"])
+def test_one_result_can_not_be_compared(pair):
     with pytest.raises(ValueError, match="got 1 results, expected at least two"):
         compare.read_all(pair[:1])
-
-
-def test_missing_and_damaged_results(tmp_path, pair):
-    with pytest.raises(FileNotFoundError, match="results.json: no such results"):
-        compare.read(tmp_path / "nowhere")
-    assert compare.read(pair[0] / "results.json").path == pair[0]
-    (pair[0] / "per_image.npz").write_bytes(b"half")
-    with pytest.raises(ValueError, match="per_image.npz: damaged"):
-        compare.read(pair[0])
-    np.savez(pair[0] / "per_image.npz", ged=np.zeros(3))
-    with pytest.raises(ValueError, match=r"lacks \['counts', 'keys'\]"):
-        compare.read(pair[0])
-    (pair[0] / "per_image.npz").unlink()
-    with pytest.raises(FileNotFoundError, match="per_image.npz: no such NPZ file"):
-        compare.read(pair[0])
-    (pair[0] / "results.json").write_text("{}")
-    with pytest.raises(ValueError, match=r"has \[\], expected at least"):
-        compare.read(pair[0])

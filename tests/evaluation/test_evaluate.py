@@ -3,98 +3,26 @@
 from __future__ import annotations
 
 import csv
-import dataclasses
 import json
-import re
 import shutil
 import zipfile
 
 import numpy as np
 import pytest
-from helpers import datasets, saved_models
+from helpers import saved_models
+from helpers.evaluations import (
+    FEW_GROUPS,
+    SQUARE,
+    alternate,
+    means,
+    numbers,
+    run,
+)
 
 from tf_probunet.config import DataConfig
 from tf_probunet.dataset import input_pipeline, records
-from tf_probunet.dataset.cityscapes_labels import (
-    MODE_BITS,
-    MODE_PROBABILITIES,
-    switch_table,
-)
-from tf_probunet.evaluation import evaluate, parts, sample_files, sources
-from tf_probunet.evaluation import results as results_lib
-from tf_probunet.evaluation.metrics import ged, matching, switched_modes
-
-SIZE = datasets.SIZE
-SQUARE = np.zeros((SIZE, SIZE), np.uint8)
-SQUARE[2:5, 2:5] = 1
-SURE, DOUBTFUL = 255, 153
-FEW_GROUPS = (
-    "there are 3 groups, fewer than 10: the intervals resample images, and say nothing "
-    "about other groups"
-)
-
-
-def lesion(index: int, shade: int) -> records.Example:
-    """A square that one grader marks if it is doubtful, both if it is sure."""
-    second = SQUARE if shade == SURE else np.zeros_like(SQUARE)
-    return datasets.example(
-        index,
-        group=f"patient-{index // 2}",
-        image=(SQUARE * shade)[..., None].astype(np.uint8),
-        labels=np.stack([SQUARE, second]),
-    )
-
-
-@pytest.fixture(scope="module")
-def lesions(tmp_path_factory) -> records.DatasetInfo:
-    """Test: 2 doubtful and 4 sure lesions of 3 patients; validation: 1 and 1."""
-    shades = [DOUBTFUL, SURE, DOUBTFUL, SURE, SURE, SURE]
-    spec = datasets.spec(class_names=("none", "lesion"), num_graders=2)
-    return datasets.write(
-        tmp_path_factory.mktemp("lesions"),
-        {
-            "test": [lesion(i, shade) for i, shade in enumerate(shades)],
-            "val": [lesion(20, DOUBTFUL), lesion(22, SURE)],
-        },
-        spec,
-    )
-
-
-def alternate(image, num_samples, seed):
-    """Samples: a sure lesion always, a doubtful one every other time."""
-    import tensorflow as tf
-
-    del seed
-    even = tf.range(num_samples) % 2 == 0
-    present = even[None] | (tf.reduce_max(image, [1, 2, 3]) > 0.9)[:, None]
-    return (image[:, None, :, :, 0] > 0.1) & present[:, :, None, None]
-
-
-@pytest.fixture(scope="module")
-def alternating(tmp_path_factory, lesions):
-    path = tmp_path_factory.mktemp("models") / "alternating"
-    return saved_models.save(path, alternate, lesions)
-
-
-@pytest.fixture(scope="module")
-def drawing(tmp_path_factory, phantom_dir):
-    """A model of random samples for the phantom."""
-    path = tmp_path_factory.mktemp("models") / "drawing"
-    return saved_models.save(path, saved_models.levels, records.read_info(phantom_dir))
-
-
-def run(out_dir, data_dir, *, validation_split="", **settings):
-    config = evaluate.EvaluationConfig(
-        data_dir=str(data_dir),
-        out_dir=str(out_dir),
-        validation_split=validation_split,
-        **settings,
-    )
-    return evaluate.evaluate(config)
-
-
-def means(by_count):
-    return {count: value["mean"] for count, value in by_count.items()}
+from tf_probunet.evaluation import evaluate, parts, sources
+from tf_probunet.evaluation.metrics import ged, matching
 
 
 def test_hand_worked_results(tmp_path, lesions, alternating):
@@ -137,34 +65,6 @@ def test_hand_worked_results(tmp_path, lesions, alternating):
     assert results["data"]["images"] == 6
     assert results["data"]["groups"] == 3
     assert results["notes"] == [FEW_GROUPS]
-
-
-def test_intervals_resample_groups(tmp_path, lesions, alternating, monkeypatch):
-    monkeypatch.setattr(results_lib, "MIN_GROUPS", 3)
-    results = run(
-        tmp_path, lesions.data_dir, saved_model=str(alternating), num_samples=(1,)
-    )
-    # Patients have means 1/4, 1/4 and 0: all three may be the last one (1 in 27).
-    interval = results["ged"]["1"]
-    assert (interval["low"], interval["high"]) == pytest.approx((0, 1 / 4))
-    assert results["protocol"]["intervals"]["resampled"] == "groups"
-    assert results["notes"] == []
-    assert "[95% intervals by group]" in evaluate.table(results)
-
-
-def test_intervals_resample_images_where_groups_are_few(tmp_path, lesions, alternating):
-    results = run(
-        tmp_path, lesions.data_dir, saved_model=str(alternating), num_samples=(1,)
-    )
-    # Two of six images have 1/2, the others 0: three of six drawn ones (8 %) exceed
-    # the patients' 1/4, four (1.7 %) the bound.
-    interval = results["ged"]["1"]
-    assert (interval["low"], interval["high"]) == pytest.approx((0, 1 / 3), abs=0.01)
-    assert results["protocol"]["intervals"]["resampled"] == "images"
-    table = evaluate.table(results)
-    assert "[95% intervals by image]" in table
-    assert f"note: {FEW_GROUPS}" in table
-    assert f"Note: {FEW_GROUPS}." in (tmp_path / "results.md").read_text()
 
 
 def test_files_hold_the_same_numbers(tmp_path, lesions, alternating):
@@ -247,42 +147,6 @@ def test_agrees_with_metrics_of_single_images(tmp_path, phantom_dir, drawing):
     assert results["exact_modes"]["ged"]["5"]["mean"] == pytest.approx(np.mean(exact))
 
 
-def test_what_the_model_does_not_see_of_the_frame_is_background(tmp_path, phantom_dir):
-    info = records.read_info(phantom_dir)
-    model = saved_models.save(
-        tmp_path / "model",
-        saved_models.levels,
-        info,
-        data=DataConfig(crop_size=16, eval_size=16, scored_size=28),
-    )
-    results = run(
-        tmp_path / "out",
-        phantom_dir,
-        saved_model=str(model),
-        num_samples=(3,),
-        save_samples=8,
-    )
-    assert results["protocol"]["image_size"] == [28, 28]
-    distances = []
-    examples = input_pipeline.evaluation_examples(
-        info, "test", DataConfig(eval_size=28)
-    )
-    for example in examples.as_numpy_iterator():
-        seed = np.array([sources.image_seed(0, example["key"].decode())], np.int32)
-        seen = example["image"][None, 6:22, 6:22]
-        samples = np.zeros([3, 28, 28], np.uint8)
-        samples[:, 6:22, 6:22] = saved_models.levels(seen, 3, seed)[0].numpy()
-        distances.append(ged.energy_distance(samples, example["labels"]))
-    assert results["ged"]["3"]["mean"] == pytest.approx(np.mean(distances))
-    with np.load(tmp_path / "out" / "samples.npz", allow_pickle=False) as stored:
-        mean = stored["mean"]
-    outside = np.ones([28, 28], bool)
-    outside[6:22, 6:22] = False
-    np.testing.assert_array_equal(mean[:, outside, 0], 1)
-    np.testing.assert_array_equal(mean[:, outside, 1], 0)
-    assert mean[:, ~outside, 1].std() > 0
-
-
 def test_mean_probabilities_are_kept_in_few_bytes(tmp_path, phantom_dir, monkeypatch):
     import tensorflow as tf
 
@@ -307,43 +171,6 @@ def test_mean_probabilities_are_kept_in_few_bytes(tmp_path, phantom_dir, monkeyp
     np.testing.assert_allclose(mean, expected, rtol=0, atol=1 / 512)
     with zipfile.ZipFile(tmp_path / "out" / "samples.npz") as archive:
         assert archive.getinfo("mean.npy").compress_size < 0.4 * expected.nbytes
-
-
-def numbers(results):
-    """Results without what tells two calls apart."""
-    return {k: v for k, v in results.items() if k != "command"}
-
-
-def test_no_number_depends_on_the_batch_size(tmp_path, phantom_dir, lesions):
-    import tensorflow as tf
-
-    def rounding(image, num_samples, seed):
-        # Stands for convolutions, which round differently in larger batches.
-        shift = 0.1 * tf.cast(tf.shape(image)[0], tf.float32)
-        return saved_models.levels(image + shift, num_samples, seed)
-
-    info = records.read_info(phantom_dir)
-    model = saved_models.save(tmp_path / "model", rounding, info)
-    results = [
-        run(tmp_path / f"{n}", phantom_dir, saved_model=str(model), batch_size=n)
-        for n in (1, 3, 8)
-    ]
-    assert numbers(results[0]) == numbers(results[1]) == numbers(results[2])
-    arrays = [dict(np.load(tmp_path / f"{n}" / "per_image.npz")) for n in (1, 3, 8)]
-    for name, values in arrays[0].items():
-        np.testing.assert_array_equal(values, arrays[1][name])
-        np.testing.assert_array_equal(values, arrays[2][name])
-
-
-def test_seed_decides_the_samples(tmp_path, phantom_dir, drawing):
-    settings = dict(saved_model=str(drawing), limit=4)
-    same, again, other = (
-        run(tmp_path / name, phantom_dir, seed=seed, **settings)
-        for name, seed in (("same", 1), ("again", 1), ("other", 2))
-    )
-    assert numbers(same) == numbers(again)
-    assert same["ged"] != other["ged"]
-    assert same["floor"] == other["floor"]
 
 
 @pytest.mark.parametrize("batch_size", [1, 3])
@@ -459,225 +286,6 @@ def test_limit_scores_the_first_images(tmp_path, phantom_dir, drawing):
     assert results["ambiguity"]["validation_images"] == 3
 
 
-def test_u_statistic_has_floor_zero_and_none_for_one_sample(
-    tmp_path, lesions, alternating
-):
-    results = run(
-        tmp_path,
-        lesions.data_dir,
-        saved_model=str(alternating),
-        num_samples=(1, 2),
-        statistic="u",
-    )
-    nothing = {"mean": None, "low": None, "high": None, "left_out": 6}
-    assert results["ged"]["1"] == nothing
-    # Doubtful: 2 * 1/2 - 1 - 1.
-    assert results["ged"]["2"]["mean"] == pytest.approx(-2 / 6)
-    assert results["floor"]["2"]["mean"] == 0
-
-
-def test_dropped_pairs_leave_images_out(tmp_path, lesions):
-    import tensorflow as tf
-
-    def empty(image, num_samples, seed):
-        return tf.zeros_like(alternate(image, num_samples, seed))
-
-    model = saved_models.save(tmp_path / "model", empty, lesions)
-    results = run(
-        tmp_path / "out",
-        lesions.data_dir,
-        saved_model=str(model),
-        both_empty="drop",
-        num_samples=(4,),
-    )
-    assert results["ged"]["4"]["left_out"] == 6
-    assert "floor" not in results
-    assert results["by_presence"]["1"]["ged"] is None
-
-
-def test_ambiguity_without_a_validation_split(tmp_path, lesions, alternating):
-    for number, split in enumerate(["", "test", "nowhere"]):
-        results = run(
-            tmp_path / str(number),
-            lesions.data_dir,
-            saved_model=str(alternating),
-            num_samples=(2,),
-            validation_split=split,
-        )
-        assert "threshold" not in results["ambiguity"]
-        # The sure patient is a half alone: "never", best there, misses both doubtful
-        # lesions of the others, whose rule is right about the sure ones.
-        expected = pytest.approx(4 / 6) if split == "test" else None
-        assert results["ambiguity"].get("accuracy") == expected
-        assert results["ambiguity"]["auroc"] == 1
-        notes = [note for note in results["notes"] if note != FEW_GROUPS]
-        assert len(notes) == bool(split)
-        assert not split or repr(split) in notes[0]
-
-
-def test_several_classes_from_sample_files(tmp_path):
-    info = datasets.write(
-        tmp_path / "data", {"test": [datasets.example(i) for i in range(3)]}
-    )
-    samples = np.broadcast_to(
-        np.arange(4, dtype=np.uint8)[:, None, None], (4, SIZE, SIZE)
-    )
-    for i in range(3):
-        sample_files.write(tmp_path / "samples", f"key-{i:03d}", samples)
-    results = run(
-        tmp_path / "out",
-        info.data_dir,
-        samples_dir=str(tmp_path / "samples"),
-        num_samples=(1, 4),
-    )
-    # Grader g says g everywhere, sample s says s: 0 with all four samples. The first
-    # alone: 2 * 3/4 - 0 - 12/16.
-    assert means(results["ged"]) == pytest.approx({"1": 0.75, "4": 0})
-    assert results["hungarian_iou"]["mean"] == pytest.approx(1)
-    assert results["protocol"]["labels"] == "classes"
-    assert not {"baselines", "ambiguity", "brier"} & set(results)
-
-
-def test_one_grader_has_no_floor(tmp_path):
-    spec = datasets.spec(class_names=("none", "lesion"), num_graders=1)
-    example = dataclasses.replace(lesion(0, SURE), labels=SQUARE[None])
-    info = datasets.write(tmp_path / "data", {"test": [example]}, spec)
-    sample_files.write(tmp_path / "samples", example.key, SQUARE[None])
-    results = run(
-        tmp_path / "out",
-        info.data_dir,
-        samples_dir=str(tmp_path / "samples"),
-        num_samples=(1,),
-    )
-    # One group has no interval.
-    assert results["ged"]["1"] == {"mean": 0, "low": None, "high": None}
-    assert not {"floor", "excess", "ambiguity", "variance_ncc"} & set(results)
-    assert "made up" in evaluate.table(results)
-
-
-@pytest.fixture
-def streets(tmp_path):
-    """Two street scenes of switchable classes with samples of known modes."""
-    spec = datasets.spec(
-        class_names=tuple(f"class {i}" for i in range(19)),
-        num_graders=1,
-        ignore_label=255,
-    )
-    rng = np.random.default_rng(0)
-    labels = rng.choice([0, 1, 8, 11, 13, 2, 255], (2, SIZE, SIZE)).astype(np.uint8)
-    examples = [datasets.example(i, labels=labels[i][None]) for i in range(2)]
-    info = datasets.write(tmp_path / "data", {"test": examples}, spec)
-    samples = []
-    for i in range(2):
-        modes = rng.choice(32, 4, p=MODE_PROBABILITIES)
-        maps = np.stack([switch_table(mode)[labels[i]] for mode in modes])
-        maps[maps == 255] = 3
-        sample_files.write(tmp_path / "samples", f"key-{i:03d}", maps)
-        samples.append(maps)
-    return info, labels, samples
-
-
-def test_switched_classes(tmp_path, streets):
-    info, labels, samples = streets
-    results = run(
-        tmp_path / "out",
-        info.data_dir,
-        samples_dir=str(tmp_path / "samples"),
-        task="switched",
-        num_samples=(2, 4),
-    )
-    scores = [
-        switched_modes.score_image(s, y, sample_counts=(2, 4))
-        for s, y in zip(samples, labels)
-    ]
-    for n in (2, 4):
-        expected = np.mean([score.energy_distances[n] for score in scores])
-        floor = np.mean([score.floors[n] for score in scores])
-        assert results["ged"][str(n)]["mean"] == pytest.approx(expected)
-        assert results["floor"][str(n)]["mean"] == pytest.approx(floor)
-    # All five classes are there and the samples are exact: 0.58 / n is the floor.
-    assert results["floor"]["4"]["mean"] == pytest.approx(0.58 / 4, abs=0.01)
-    frequencies = results["mode_calibration"]["frequencies"]
-    expected = sum(score.mode_counts for score in scores) / 8
-    assert frequencies == pytest.approx(expected)
-    assert results["mode_calibration"]["largest_ratio"] is None  # Infinite.
-    assert not {"ambiguity", "hungarian_iou"} & set(results)
-    assert set(results["baselines"]) == {"never_flipped", "no_switchable_class"}
-    for name, found in results["baselines"].items():
-        expected = np.mean([score.baselines[name] for score in scores])
-        assert means(found["ged"]) == pytest.approx({"2": expected, "4": expected})
-    assert results["folded_iou"]["mean"] == 1  # The samples are the labels, flipped.
-    assert results["mode_calibration"]["undecided"] == 0
-    assert results["notes"] == []
-    assert set(results["mode_calibration"]["undecided_by_class"].values()) == {0}
-    per_image = np.load(tmp_path / "out" / "per_image.npz")
-    assert per_image["mode_counts"].shape == (2, 32)
-    counted = sum(score.pixel_counts for score in scores)
-    np.testing.assert_array_equal(per_image["pixel_counts"], counted)
-
-
-def test_a_model_without_persons_does_not_read_as_calibrated(tmp_path, streets):
-    info, _, samples = streets
-    for i, maps in enumerate(samples):
-        maps[(maps == 11) | (maps == 20)] = 2
-        sample_files.write(tmp_path / "samples", f"key-{i:03d}", maps)
-    results = run(
-        tmp_path / "out",
-        info.data_dir,
-        samples_dir=str(tmp_path / "samples"),
-        task="switched",
-        num_samples=(4,),
-    )
-    (note,) = results["notes"]
-    assert note.startswith("100% of the samples fit several modes, because they lack")
-    modes = np.array(results["mode_calibration"]["frequencies"])
-    flips = modes[MODE_BITS[:, 1]].sum()
-    assert flips == pytest.approx(7 / 17)  # As if it flipped persons as it should.
-    assert results["pixel_calibration"]["largest_gap"] == pytest.approx(10 / 17)
-    assert results["mode_calibration"]["undecided"] == 1
-    assert results["mode_calibration"]["undecided_by_class"]["person"] == 1
-    assert results["mode_calibration"]["undecided_by_class"]["car"] == 0
-    table = evaluate.table(results).splitlines()
-    cells = (re.split(r" {2,}", line.strip()) for line in table)
-    lines = {title: values for title, *values in cells}
-    assert lines["of a class's pixels, share drawn as"][1] == "person"
-    assert [lines[n][1] for n in ("the class itself", "its new class")] == ["0.000"] * 2
-    assert lines["other classes"][1] == "1.000"
-    assert lines["samples that decide for neither"][1] == "1.000"
-    assert lines["largest ratio of mode frequencies"] == ["infinite"]
-    assert lines["samples that fit several modes, share"] == ["1.000"]
-    assert lines["largest gap of pixel frequencies"] == ["0.588"]
-    assert 0 < float(lines["mIoU of 19 classes, flips folded back"][0]) < 1
-    with open(tmp_path / "out" / "results.csv", newline="") as handle:
-        rows = {row["metric"]: row["mean"] for row in csv.DictReader(handle)}
-    assert rows["pixel_calibration.person.new_class"] == "0.0"
-    assert rows["mode_calibration.undecided_by_class.person"] == "1.0"
-
-
-def test_switched_task_needs_its_classes_and_the_papers_rules(
-    tmp_path, streets, lesions
-):
-    samples = str(tmp_path / "samples")
-    with pytest.raises(ValueError, match='expected "v" and "zero"'):
-        run(
-            tmp_path / "out",
-            streets[0].data_dir,
-            samples_dir=samples,
-            task="switched",
-            num_samples=(2,),
-            statistic="u",
-        )
-    empty = tmp_path / "none"
-    empty.mkdir()
-    with pytest.raises(ValueError, match="has 2 classes and 2 graders, expected 19"):
-        run(
-            tmp_path / "out",
-            lesions.data_dir,
-            samples_dir=str(empty),
-            task="switched",
-        )
-
-
 def test_refuses_to_replace_results(tmp_path, lesions, alternating):
     settings = dict(saved_model=str(alternating), num_samples=(1,))
     run(tmp_path, lesions.data_dir, **settings)
@@ -688,92 +296,6 @@ def test_refuses_to_replace_results(tmp_path, lesions, alternating):
     assert list(results["ged"]) == ["2"]
 
 
-def test_models_that_do_not_fit(tmp_path, lesions, phantom_dir):
-    def check(message, error=ValueError, data_dir=lesions.data_dir, **settings):
-        with pytest.raises(error, match=message):
-            run(tmp_path / "out", data_dir, **settings)
-
-    check("nowhere: no such directory", FileNotFoundError, saved_model="nowhere")
-    foreign = saved_models.save(
-        tmp_path / "foreign", alternate, lesions, with_assets=False
-    )
-    check("foreign: a SavedModel without assets/config.json", saved_model=str(foreign))
-    colour = saved_models.save(tmp_path / "colour", alternate, lesions, channels=3)
-    check(
-        "has 1 image channels, but the model in .*colour expects 3",
-        saved_model=str(colour),
-    )
-    many = saved_models.save(tmp_path / "many", alternate, lesions, num_classes=5)
-    check("has 2 classes, but the model in .*many expects 5", saved_model=str(many))
-    coarse = saved_models.save(tmp_path / "coarse", alternate, lesions, size_divisor=16)
-    check("images are 8x8, but .* multiples of 16", saved_model=str(coarse))
-    (coarse / "saved_model.pb").write_bytes(b"nonsense")
-    check("coarse: damaged SavedModel", saved_model=str(coarse))
-
-
-def test_a_model_that_fails_names_the_image(tmp_path, lesions):
-    import tensorflow as tf
-
-    def fails(image, num_samples, seed):
-        check = tf.debugging.assert_less(image, 0.9, message="too bright")
-        with tf.control_dependencies([check]):
-            return alternate(tf.identity(image), num_samples, seed)
-
-    model = saved_models.save(tmp_path / "model", fails, lesions)
-    message = "key-00[1345]: sample of .*fails on it .*too bright"
-    with pytest.raises(ValueError, match=message):
-        run(tmp_path / "out", lesions.data_dir, saved_model=str(model))
-
-
-def test_notes_other_training_data(tmp_path, lesions, phantom_dir, drawing):
-    results = run(
-        tmp_path, lesions.data_dir, saved_model=str(drawing), num_samples=(1,)
-    )
-    assert len(results["notes"]) == 3
-    assert results["notes"][-1] == FEW_GROUPS
-    assert "trained on other data (phantom" in results["notes"][0]
-    assert "'hu' values and is scored on 'uint8'" in results["notes"][1]
-
-
-@pytest.mark.parametrize(
-    "settings, message",
-    [
-        ({}, "saved_model is None and samples_dir None, expected one"),
-        ({"saved_model": "a", "samples_dir": "b"}, "expected one of them"),
-        ({"saved_model": "a", "eval_size": 8}, "expected neither with a SavedModel"),
-        ({"saved_model": "a", "num_samples": (0, 4)}, r"num_samples is \(0, 4\)"),
-        ({"saved_model": "a", "num_samples": ()}, r"num_samples is \(\)"),
-        ({"saved_model": "a", "batch_size": 0}, "batch_size is 0, expected at least 1"),
-        ({"saved_model": "a", "limit": -1}, "limit is -1, expected at least 0"),
-    ],
-)
-def test_bad_settings(settings, message):
-    with pytest.raises(ValueError, match=message):
-        evaluate.EvaluationConfig(data_dir="d", out_dir="o", **settings)
-
-
-def test_bad_options_and_splits(tmp_path, lesions, alternating):
-    for settings, message in (
-        ({"statistic": "w"}, "statistic is 'w'; expected one of v, u"),
-        ({"split": "nowhere"}, "no split 'nowhere'; there are test, val"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            run(tmp_path, lesions.data_dir, saved_model=str(alternating), **settings)
-
-
-def test_command_repeats_the_evaluation():
-    config = evaluate.EvaluationConfig(
-        data_dir="data set", out_dir="o", samples_dir="s", num_samples=(8, 1), seed=3
-    )
-    assert config.command() == (
-        "python run/evaluate.py '--data_dir=data set' --out_dir=o --samples_dir=s "
-        "--num_samples=1,8 --seed=3"
-    )
-
-
-@pytest.mark.parametrize("number", [0, 4097, 10**6, 99999999999999999999])
-def test_numbers_of_samples_that_no_model_draws(number):
-    with pytest.raises(
-        ValueError, match=rf"{number}\), expected numbers from 1 to 4096"
-    ):
-        evaluate.EvaluationConfig("data", "out", "model", num_samples=(1, number))
+def test_an_unknown_split_is_refused(tmp_path, lesions, alternating):
+    with pytest.raises(ValueError, match="no split 'nowhere'; there are test, val"):
+        run(tmp_path, lesions.data_dir, saved_model=str(alternating), split="nowhere")

@@ -2,15 +2,17 @@
 
 import numpy as np
 import pytest
+from helpers import results_writer
 from scipy import stats
 
-from tf_probunet.evaluation import compare, model_table
+from tf_probunet.artifacts import results_dir
+from tf_probunet.evaluation import model_table
 
 KEYS = [f"image-{i:02d}" for i in range(12)]
 RNG = np.random.default_rng(0)
 
 
-def _results(name, ged, counts, accuracy=0.75, fingerprint="f0"):
+def _results(folder, name, ged, counts, accuracy=0.75, fingerprint="f0"):
     ged = np.asarray(ged, float)
     means = {
         str(c): {"mean": float(m), "low": 0.0, "high": 1.0}
@@ -19,29 +21,36 @@ def _results(name, ged, counts, accuracy=0.75, fingerprint="f0"):
     summary = {
         "ged": means,
         "floor": {str(c): {"mean": 0.16 / c, "low": 0, "high": 1} for c in counts},
-        "protocol": {"statistic": "v", "num_samples": list(counts)},
-        "data": {"fingerprint": fingerprint, "split": "test", "images": len(KEYS)},
-        "model": {"name": name, "parameters": 1_234_567},
     }
     if accuracy is not None:
         summary["ambiguity"] = {"accuracy": accuracy, "always_ambiguous": 0.6}
         summary["hungarian_iou"] = {"mean": 0.5, "low": 0.4, "high": 0.6}
         summary["calibration"] = {"marked_pixels": {"ece": 0.0625}}
-    arrays = {"keys": np.array(KEYS), "counts": np.array(counts), "ged": ged}
-    return compare.Results("path", name, summary, arrays)
+    path = results_writer.write(
+        folder / name,
+        summary,
+        {"keys": np.array(KEYS), "ged": ged},
+        counts=counts,
+        data__fingerprint=fingerprint,
+    )
+    return results_dir.read(path, name)
 
 
 @pytest.fixture
-def entries():
+def entries(tmp_path):
     """Three models; the last has four samples only."""
     good = RNG.uniform(0.1, 0.3, [12, 4])
     bad = good + RNG.uniform(0.01, 0.3, [12, 4])
     few = good[:, :2] + RNG.normal(0.1, 0.2, [12, 2])
     counts = (1, 4, 8, 16)
     return [
-        model_table.Entry(_results("ours", good, counts), 100.4, 0.0213, 16),
-        model_table.Entry(_results("other", bad, counts, None), 50.0, 0.5, 16),
-        model_table.Entry(_results("few", few, counts[:2], 0.5), 25.0, 0.004, 4),
+        model_table.Entry(_results(tmp_path, "ours", good, counts), 100.4, 0.0213, 16),
+        model_table.Entry(
+            _results(tmp_path, "other", bad, counts, None), 50.0, 0.5, 16
+        ),
+        model_table.Entry(
+            _results(tmp_path, "few", few, counts[:2], 0.5), 25.0, 0.004, 4
+        ),
     ]
 
 
@@ -71,8 +80,8 @@ def test_numbers_that_one_model_alone_has_are_shown(entries):
     assert found == [f"**{mean:.3f}**" for mean in means[2:]]
 
 
-def test_many_samples_are_a_column_of_their_own(entries):
-    many = _results("ours", np.full([12, 1], 0.05), (100,))
+def test_many_samples_are_a_column_of_their_own(entries, tmp_path):
+    many = _results(tmp_path / "more", "ours", np.full([12, 1], 0.05), (100,))
     with_many = model_table.Entry(entries[0].results, 1.0, 1.0, 16, many)
     head, ours, other, floor = model_table.table([with_many, entries[1]], "ours")
     assert head[4:7] == ["GED 16", "GED 100", "p"]
@@ -96,8 +105,10 @@ def test_text_marks_the_best_with_a_star(entries):
     assert markdown.splitlines()[0].startswith("| model | GED 1 |")
 
 
-def test_other_data_is_refused(entries):
-    stranger = _results("x", np.zeros([12, 4]), (1, 4, 8, 16), fingerprint="f1")
+def test_other_data_is_refused(entries, tmp_path):
+    stranger = _results(
+        tmp_path, "x", np.zeros([12, 4]), (1, 4, 8, 16), fingerprint="f1"
+    )
     entries.append(model_table.Entry(stranger, 1.0, 1.0, 16))
     with pytest.raises(ValueError, match="data.fingerprint is 'f0'.*'f1'"):
         model_table.table(entries, "ours")

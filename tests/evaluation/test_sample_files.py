@@ -117,11 +117,11 @@ def test_unknown_and_double_files(tmp_path):
     (tmp_path / "a").rmdir()
     sample_files.write(tmp_path, "c", SAMPLES)
     with pytest.raises(
-        ValueError, match="c.npz: belongs to no image.*2 keys such as a"
+        ValueError, match="c.npz: does not belong to an image.*2 keys such as a"
     ):
         read(tmp_path)
     (tmp_path / "c.npz").rename(tmp_path / "a.npy")
-    with pytest.raises(ValueError, match="a.npy: belongs to no image"):
+    with pytest.raises(ValueError, match="a.npy: does not belong to an image"):
         read(tmp_path)
 
 

@@ -4,7 +4,6 @@ import pathlib
 import re
 import xml.etree.ElementTree
 
-import matplotlib
 import pytest
 
 from tf_probunet.figures import architectures, style
@@ -21,18 +20,9 @@ def _texts(svg: bytes) -> list[str]:
     ]
 
 
-def _without_hashes(svg: bytes) -> str:
-    """Numbers the names of clips and markers, hashes that depend on NumPy's release."""
-    numbers: dict[str, int] = {}
-    return re.sub(
-        r"\b[mp][0-9a-f]{10}\b",
-        lambda found: f"name{numbers.setdefault(found[0], len(numbers))}",
-        svg.decode(),
-    )
-
-
-def _filled(svg: bytes, colour: str) -> int:
-    return svg.decode().lower().count(f"fill: {colour.lower()}")
+def _colours(svg: bytes) -> list[str]:
+    """The colours of all filled shapes, in the order in which they are drawn."""
+    return re.findall(r"fill: (#[0-9a-f]{6})", svg.decode().lower())
 
 
 def test_every_model_has_a_picture_that_the_docs_show():
@@ -46,11 +36,9 @@ def test_every_model_has_a_picture_that_the_docs_show():
 def test_picture_is_the_one_in_the_docs(name):
     drawn = architectures.render(name)
     assert drawn == architectures.render(name)
+    # Coordinates, ids and the lines of a formula depend on Matplotlib's version.
     stored = (IMAGES / f"{name}.svg").read_bytes()
-    version = re.search(rb"Matplotlib v([\d.]+)", stored).group(1).decode()
-    if version == matplotlib.__version__:
-        assert _without_hashes(drawn) == _without_hashes(stored)
-    # Versions break the lines inside of a formula differently.
+    assert _colours(drawn) == _colours(stored) != []
     words = [["".join(text.split()) for text in _texts(svg)] for svg in (drawn, stored)]
     assert words[0] == words[1]
 
@@ -74,7 +62,8 @@ def test_pictures_hold_the_parts_of_their_model(
     svg = architectures.render(name)
     colours = (style.BLUE, style.VERMILION, style.GREEN, style.ORANGE, style.PURPLE)
     expected = (blue, red, green, prior, posterior)
-    assert tuple(_filled(svg, colour) for colour in colours) == expected
+    drawn = _colours(svg)
+    assert tuple(drawn.count(colour.lower()) for colour in colours) == expected
 
 
 def test_all_pictures_are_written(tmp_path):

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from matplotlib.patches import Circle
 
+from tf_probunet.artifacts.results_dir import UnavailableError
 from tf_probunet.config import Config, DataConfig, ModelConfig
-from tf_probunet.figures import latent_plane, results
+from tf_probunet.figures import latent_plane
 
 MEAN, STDDEV = np.array([1.0, -2.0, 0.5]), np.array([0.5, 2.0, 1.0])
 SIZE = 16
@@ -177,9 +178,9 @@ def planes(path, dims=(0, 1)):
 def test_models_without_a_latent_plane_are_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match="metadata.json"):
         planes(tmp_path / "nowhere")
-    with pytest.raises(results.UnavailableError, match="'some' has no latent space"):
+    with pytest.raises(UnavailableError, match="'some' has no latent space"):
         planes(write_assets(tmp_path / "a", signatures=["mean"]))
-    with pytest.raises(results.UnavailableError, match="latent_dim is 1"):
+    with pytest.raises(UnavailableError, match="latent_dim is 1"):
         planes(write_assets(tmp_path / "b", latent_dim=1))
     path = write_assets(tmp_path / "c")
     for dims in ((0, 3), (1, 1)):

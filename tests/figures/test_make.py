@@ -7,7 +7,8 @@ import sys
 import pytest
 from helpers import results_writer
 
-from tf_probunet.figures import make, results, style
+from tf_probunet.artifacts.results_dir import UnavailableError
+from tf_probunet.figures import make, style
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -41,7 +42,7 @@ def names(paths):
 def test_all_figures_of_lesions(lesion_dirs, tmp_path):
     lines = []
     request = make.Request(
-        results=results.read(lesion_dirs), num_images=1, num_samples=3
+        results=make.read_results(lesion_dirs), num_images=1, num_samples=3
     )
     paths = make.make("all", request, str(tmp_path), lines.append)
     assert names(paths) == {
@@ -65,7 +66,7 @@ def test_all_figures_of_lesions(lesion_dirs, tmp_path):
 
 
 def test_all_figures_of_street_scenes(street_dir, tmp_path):
-    request = make.Request(results=results.read([street_dir]), num_images=1)
+    request = make.Request(results=make.read_results([street_dir]), num_images=1)
     paths = make.make("all", request, str(tmp_path), lambda line: None)
     assert names(paths) == {
         "energy_distance.png",
@@ -77,7 +78,7 @@ def test_all_figures_of_street_scenes(street_dir, tmp_path):
 
 
 def test_second_run_writes_the_same_bytes(street_dir, tmp_path):
-    request = make.Request(results=results.read([street_dir]), keys=["image-001"])
+    request = make.Request(results=make.read_results([street_dir]), keys=["image-001"])
     first, second = (
         make.make("uncertainty", request, str(tmp_path / name), lambda line: None)
         for name in ("a", "b")
@@ -95,33 +96,40 @@ def test_second_run_writes_the_same_bytes(street_dir, tmp_path):
     ],
 )
 def test_what_can_not_be_drawn_is_an_error(lesion_dirs, tmp_path, figure, message):
-    request = make.Request(results=results.read(lesion_dirs))
+    request = make.Request(results=make.read_results(lesion_dirs))
     with pytest.raises(ValueError, match=message):
         make.make(figure, request, str(tmp_path))
     assert not list(tmp_path.iterdir())
 
 
 def test_models_with_one_sample_have_no_uncertainty(lesion_dirs, tmp_path):
-    models = results.read(lesion_dirs)
+    models = make.read_results(lesion_dirs)
     models[0]._samples["samples"] = models[0]._samples["samples"][:, :1]
     request = make.Request(results=models, num_images=1)
     paths = make.make("uncertainty", request, str(tmp_path), lambda line: None)
     assert names(paths) == {"uncertainty_two.png"}
     only = make.Request(results=models[:1], num_images=1)
-    with pytest.raises(results.UnavailableError, match="one sample per image"):
+    with pytest.raises(UnavailableError, match="one sample per image"):
         make.make("uncertainty", only, str(tmp_path), lambda line: None)
 
 
 def test_nothing_to_draw_at_all(tmp_path):
-    with pytest.raises(ValueError, match="no figure can be made"):
+    with pytest.raises(ValueError, match="no figure can be drawn"):
         make.make("all", make.Request(), str(tmp_path), lambda line: None)
 
 
 def test_names_that_would_share_a_file_are_refused(lesion_dirs, tmp_path):
-    models = results.read(lesion_dirs, ["a b", "a/b"])
+    models = make.read_results(lesion_dirs, ["a b", "a/b"])
     request = make.Request(results=models, num_images=1)
     with pytest.raises(ValueError, match="both be called sample_grid_a-b"):
         make.make("sample_grid", request, str(tmp_path), lambda line: None)
+
+
+def test_names_are_those_of_the_directories_unless_given(lesion_dirs):
+    assert [r.name for r in make.read_results(lesion_dirs)] == ["one", "two"]
+    assert [r.name for r in make.read_results(lesion_dirs, ["a", "b"])] == ["a", "b"]
+    with pytest.raises(ValueError, match="'one' names two of the results"):
+        make.read_results([lesion_dirs[0]] * 2)
 
 
 def test_dims_are_two_numbers():
@@ -157,7 +165,7 @@ def test_command_writes_and_lists_the_files(lesion_dirs, tmp_path):
 def test_command_fails_in_one_line(tmp_path):
     run = command("--results=nowhere", f"--out_dir={tmp_path}")
     assert run.returncode == 1
-    expected = "error: nowhere/results.json: no such results of a model\n"
+    expected = "error: nowhere/results.json: no such results of an evaluation\n"
     assert run.stderr == expected
 
 

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from helpers import results_writer
 
+from tf_probunet.artifacts import results_dir
 from tf_probunet.dataset.cityscapes_labels import MODE_PROBABILITIES, SWITCHES
-from tf_probunet.figures import mode_calibration, results
+from tf_probunet.figures import mode_calibration
 
 
 def offsets(axis, label):
@@ -37,21 +38,21 @@ def test_modes_never_sampled_stand_at_the_bottom():
     assert "30 modes never sampled" in axis.get_title()
 
 
-def test_samples_that_fit_several_modes_are_told(tmp_path):
+def test_samples_that_fit_several_modes_are_mentioned(tmp_path):
     counts = {"a": 8000 * MODE_PROBABILITIES, "b": 8000 * MODE_PROBABILITIES}
     first, second = mode_calibration.draw(counts, {"a": 0.25, "b": 0.0}).axes
     assert first.get_title().endswith("\n25% of samples fit several modes")
     assert "fit" not in second.get_title()
     path = results_writer.write_street_results(tmp_path / "street")
-    (found,) = results.read([str(path)])
+    found = results_dir.read(path)
     assert mode_calibration.undecided_share(found) == 0
     stored = dict(np.load(path / "per_image.npz"))
     np.savez(path / "per_image.npz", **{**stored, "undecided": stored["undecided"] + 4})
-    (found,) = results.read([str(path)])
+    found = results_dir.read(path)
     assert mode_calibration.undecided_share(found) == pytest.approx(4 / 16)
     del stored["undecided"]  # As in results of earlier versions.
     np.savez(path / "per_image.npz", **stored)
-    (old,) = results.read([str(path)])
+    old = results_dir.read(path)
     assert np.isnan(mode_calibration.undecided_share(old))
 
 

@@ -5,7 +5,7 @@ import pytest
 from helpers import results_writer
 
 from tf_probunet.dataset import cityscapes_labels
-from tf_probunet.figures import pictures, sample_grid, style
+from tf_probunet.figures import sample_grid, style
 
 
 @pytest.fixture(scope="module")
@@ -124,20 +124,12 @@ def test_modes_of_missing_classes_are_one():
         sample_grid.likely_modes(truth.maps[1], 5)
 
 
-def test_outline_closes_at_the_border_and_keeps_the_picture():
-    page = style.Page(1, 1)
-    axis = page.axes(0, 0, 1, 1)
-    pictures.show_array(axis, np.zeros((6, 8)))
-    pictures.outline(axis, np.ones((6, 8), bool), "red")
-    (path,) = [p for c in axis.collections for p in c.get_paths()]
-    # Half a pixel outside of the outermost pixels' centres: the image's border.
-    low, high = path.vertices.min(axis=0), path.vertices.max(axis=0)
-    assert low == pytest.approx([-0.5, -0.5]) and high == pytest.approx([7.5, 5.5])
-    assert axis.get_xlim() == (-0.5, 7.5) and axis.get_ylim() == (5.5, -0.5)
-
-
-def test_ignored_pixels_are_not_outlined():
-    labels = np.array([[0, 1, 255]])
-    assert pictures.is_binary(labels)
-    assert pictures.foreground(labels).tolist() == [[False, True, False]]
-    assert not pictures.is_binary(np.array([[2]]))
+def test_ground_truth_is_the_graders_or_the_modes():
+    graders = np.arange(3, dtype=np.uint8)[:, None, None] * np.ones((3, 2, 2), np.uint8)
+    truth = sample_grid.ground_truth(graders, is_switched=False)
+    assert truth.names == ["grader 1", "grader 2", "grader 3"]
+    np.testing.assert_array_equal(truth.maps, graders)
+    street = np.full((1, 2, 2), 13)  # A car flips with probability 6/17.
+    truth = sample_grid.ground_truth(street, is_switched=True)
+    assert truth.maps[:, 0, 0].tolist() == [13, 21]
+    assert sample_grid.ground_truth(street, True, 1).maps[:, 0, 0].tolist() == [13]

@@ -16,7 +16,7 @@ from helpers.results_writer import write_lesion_results
 
 from tf_probunet import arrays, limits
 from tf_probunet.evaluation import compare, parts, sample_files
-from tf_probunet.figures import results as figure_results
+from tf_probunet.figures import make
 
 TRIES = 400
 RESULT_TRIES = 150
@@ -109,10 +109,7 @@ def evaluated(tmp_path_factory) -> pathlib.Path:
     """The results of two models."""
     folder = tmp_path_factory.mktemp("results")
     for seed, name in enumerate(("first", "second")):
-        path = write_lesion_results(folder / name, num_images=5, seed=seed, saved=2)
-        numbers = json.loads((path / "results.json").read_text())
-        numbers["model"] = {"name": name, "parameters": 5}
-        (path / "results.json").write_text(json.dumps(numbers))
+        write_lesion_results(folder / name, num_images=5, seed=seed, saved=2)
     return folder
 
 
@@ -129,8 +126,7 @@ def _valid_rows(rows: list[dict]) -> None:
 
 
 def _read_figures(folder: pathlib.Path):
-    found = figure_results.read([str(folder / "first"), str(folder / "second")])
-    figure_results.check_comparable(found)
+    found = make.read_results([str(folder / "first"), str(folder / "second")])
     return found[0].samples(), found[0].array("ged")
 
 

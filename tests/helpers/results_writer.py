@@ -2,20 +2,72 @@
 
 from __future__ import annotations
 
-import json
 import pathlib
 
 import numpy as np
 
+from tf_probunet.artifacts import results_dir
 from tf_probunet.dataset.cityscapes_labels import (
     IGNORE_LABEL,
     MODE_PROBABILITIES,
     switch_table,
 )
-from tf_probunet.evaluation import results, scoring
+from tf_probunet.evaluation import scoring, summary
 
 COUNTS = (1, 4, 8, 16)
 NUM_GRADERS = 4
+
+
+def write(
+    directory, numbers, per_image, *, counts=COUNTS, samples=None, **changes
+) -> pathlib.Path:
+    """Writes results, with the sections that all results have.
+
+    Args:
+        directory: made if need be.
+        numbers: of `results.json`, without those sections.
+        per_image: the arrays of `per_image.npz`, without `counts`.
+        counts: numbers of samples.
+        samples: the arrays of `samples.npz`.
+        **changes: of the sections, as `protocol__statistic="u"`.
+    """
+    directory = pathlib.Path(directory)
+    sections = {
+        "protocol": {
+            "image_size": [4, 4],
+            "statistic": "v",
+            "both_empty": "zero",
+            "num_samples": list(counts),
+            "limit": 0,
+        },
+        "data": {
+            "name": "made up",
+            "fingerprint": "0123456789abcdef",
+            "split": "test",
+            "images": len(per_image["keys"]),
+            "groups": len(per_image["keys"]),
+            "graders": NUM_GRADERS,
+        },
+        "model": {
+            "name": directory.name,
+            "source": "saved_model",
+            "path": "somewhere",
+            "fingerprint": "fedcba9876543210",
+            "parameters": 1_234_567,
+        },
+    }
+    for place, value in changes.items():
+        section, setting = place.split("__")
+        sections[section][setting] = value
+    results_dir.write(
+        directory,
+        {**numbers, **sections, "command": "python run/evaluate.py"},
+        per_image={**per_image, "counts": np.array(counts)},
+        samples=samples or {},
+        markdown="",
+        csv="",
+    )
+    return directory
 
 
 def lesions(num_images: int, seed: int = 0, size: int = 48, spread: float = 0.25):
@@ -101,30 +153,17 @@ def write_street_results(
 
 
 def _write(directory, rules, images, graders, samples, saved) -> pathlib.Path:
-    directory = pathlib.Path(directory)
-    directory.mkdir(parents=True)
     keys = np.array([f"image-{n:03d}" for n in range(len(images))])
     arrays = scoring.score(rules, samples, graders, keys=keys)
     arrays.update(keys=keys, groups=keys)
-    numbers = {
-        **results.summarise(arrays, rules, num_graders=graders.shape[1]),
-        "protocol": {"statistic": rules.statistic, "both_empty": rules.both_empty},
-        "data": {
-            "fingerprint": "0123456789abcdef",
-            "split": "test",
-            "images": len(images),
-            "graders": graders.shape[1],
-        },
-    }
+    numbers = summary.summarise(arrays, rules, num_graders=graders.shape[1])
     if rules.kind == "switched":
         arrays["pixel_counts"] = arrays["pixel_counts"].sum(axis=0)
-    np.savez(directory / "per_image.npz", counts=np.array(COUNTS), **arrays)
-    np.savez(
-        directory / "samples.npz",
-        keys=keys[:saved],
-        images=images[:saved],
-        graders=graders[:saved],
-        samples=samples[:saved],
+    kept = {"keys": keys, "images": images, "graders": graders, "samples": samples}
+    return write(
+        directory,
+        numbers,
+        arrays,
+        samples={name: entries[:saved] for name, entries in kept.items()},
+        data__graders=graders.shape[1],
     )
-    (directory / "results.json").write_text(json.dumps(numbers))
-    return directory

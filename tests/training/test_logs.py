@@ -1,11 +1,10 @@
-"""Logs of runs: what was written is read, and drawn."""
+"""Logs of runs: what was written is read."""
 
 from __future__ import annotations
 
 import pytest
 import tensorflow as tf
 
-from tf_probunet.figures import training_curves
 from tf_probunet.training import logs
 
 
@@ -50,21 +49,3 @@ def test_no_log_and_a_damaged_one_are_named(tmp_path):
     path.write_bytes(bytes(content))
     with pytest.raises(ValueError, match=f"{path.name}: damaged TensorBoard log"):
         logs.read_scalars(tmp_path)
-
-
-def test_each_panel_shows_its_numbers():
-    figure = training_curves.draw({"a": SCALARS, "b": SCALARS}, floor=0.125)
-    distance, entropy, divergence = figure.axes
-    first, second, floor = distance.lines
-    for axis, tag in zip(figure.axes, ("ged", "cross_entropy", "kl")):
-        expected = SCALARS[f"validation/{tag}"]
-        assert list(axis.lines[1].get_xdata()) == [10, 20]
-        assert list(axis.lines[1].get_ydata()) == list(expected.values())
-    assert set(floor.get_ydata()) == {0.125}
-    assert len(entropy.lines) == len(divergence.lines) == 2
-    assert [text.get_text() for text in distance.get_legend().get_texts()] == ["a", "b"]
-
-
-def test_a_run_that_was_never_validated_is_named():
-    with pytest.raises(ValueError, match="b: no validation/ged in its log"):
-        training_curves.draw({"a": SCALARS, "b": {"training/loss": {1: 2.0}}})

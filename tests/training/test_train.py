@@ -319,7 +319,7 @@ def test_without_resume_an_existing_run_is_refused(finished, phantom_dir):
     [
         ({"crop_size": 64}, "crop_size is 64, but the images .* are only 32x32"),
         ({"scored_size": 64}, "scored_size is 64, but the images .* are only 32x32"),
-        ({"task": "switched"}, "needs Cityscapes labels"),
+        ({"task": "switched"}, "expected the 19 classes of Cityscapes"),
         ({"batch_size": 3}, "expected a multiple of the 2 replicas"),
     ],
 )

@@ -20,6 +20,7 @@ from typing import Any
 from absl import app, flags, logging
 
 from tf_probunet import progress
+from tf_probunet.config import INTS, field_types
 
 FLAGS = flags.FLAGS
 
@@ -100,40 +101,59 @@ def define_config_flags(config_class: type, skip: Sequence[str] = ()) -> None:
     The help text, the choices and another name come from the field's metadata
     (`help`, `choices`, `flag`).
     """
+    types = field_types(config_class)
     for field in dataclasses.fields(config_class):
         if field.name in skip:
             continue
         name = flag_name(field)
         text = field.metadata.get("help", field.name.replace("_", " "))
         choices = field.metadata.get("choices")
-        kind = str(field.type).split("|")[0].strip()
+        default = None if field.default is dataclasses.MISSING else field.default
         if choices:
-            flags.DEFINE_enum(
-                name, field.default, choices, text, module_name=main_module()
-            )
-        else:
-            define = {
-                "int": flags.DEFINE_integer,
-                "float": flags.DEFINE_float,
-                "bool": flags.DEFINE_bool,
-                "str": flags.DEFINE_string,
-            }[kind]
-            define(name, field.default, text, module_name=main_module())
+            flags.DEFINE_enum(name, default, choices, text, module_name=main_module())
+            continue
+        kind = types[field.name][0]
+        if kind == INTS:
+            default = [str(number) for number in default]
+        define = {
+            int: flags.DEFINE_integer,
+            float: flags.DEFINE_float,
+            bool: flags.DEFINE_bool,
+            str: flags.DEFINE_string,
+            INTS: flags.DEFINE_list,
+        }[kind]
+        define(name, default, text, module_name=main_module())
 
 
 def config_from_flags(config_class: type, **fixed: Any) -> Any:
-    """Builds a configuration from the flags that `define_config_flags` defined."""
-    values = {
-        field.name: FLAGS[flag_name(field)].value
-        for field in dataclasses.fields(config_class)
-        if field.name not in fixed
-    }
+    """Builds a configuration from the flags that `define_config_flags` defined.
+
+    Raises:
+        ValueError: a value is not allowed.
+    """
+    types = field_types(config_class)
+    values = {}
+    for field in dataclasses.fields(config_class):
+        if field.name not in fixed:
+            value = FLAGS[flag_name(field)].value
+            is_list = types[field.name][0] == INTS
+            values[field.name] = _integers(field, value) if is_list else value
     return config_class(**values, **fixed)
 
 
 def flag_name(field: dataclasses.Field) -> str:
     """Returns the name of the flag for a field of a configuration."""
     return field.metadata.get("flag", field.name)
+
+
+def _integers(field: dataclasses.Field, texts: Sequence[str]) -> tuple[int, ...]:
+    if not all(text.strip().isdecimal() for text in texts):
+        example = ",".join(map(str, field.default))
+        raise ValueError(
+            f"{flag_name(field)} is {','.join(texts)!r}, expected numbers such as "
+            f"{example}"
+        )
+    return tuple(map(int, texts))
 
 
 def main_module() -> str:

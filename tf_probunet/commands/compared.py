@@ -10,8 +10,8 @@ import time
 from collections.abc import Sequence
 
 from tf_probunet import files
+from tf_probunet.artifacts import results_dir
 from tf_probunet.commands.pieces import Pieces
-from tf_probunet.evaluation import compare
 from tf_probunet.models import registry
 
 
@@ -122,7 +122,7 @@ def score(
     model: Candidate,
     command: Sequence[str],
     many_samples: int | None = None,
-) -> compare.Results | None:
+) -> results_dir.Results | None:
     """Scores a model with up to 16 samples, or with exactly `many_samples`.
 
     Args:
@@ -143,7 +143,7 @@ def score(
     path = pieces.path / f"{model.key}{kind}_results"
     target = [f"--out_dir={path}", "--overwrite"]
     pieces.run(f"evaluate{kind}_{model.key}", *command, *target)
-    return compare.read(path, model.title)
+    return results_dir.read(path, model.title)
 
 
 def saved_model(pieces: Pieces, model: Candidate) -> pathlib.Path:

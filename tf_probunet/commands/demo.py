@@ -40,6 +40,7 @@ def make(pieces: Pieces, model: str) -> float:
 
 def main() -> None:
     from tf_probunet import files
+    from tf_probunet.artifacts import results_dir
     from tf_probunet.commands import demo_summary
 
     values = cli.FLAGS
@@ -51,9 +52,11 @@ def main() -> None:
     seconds = pieces.run("prepare", "prepare_phantom", target, *counts)
     seconds += sum(make(pieces, model) for model in MODELS)
     saved = pieces.path / "prob_unet_saved_model"
-    kept = pieces.path / "prob_unet_results" / "samples.npz"
+    results = pieces.path / "prob_unet_results"
     print("\nreloading the SavedModel where only TensorFlow can be imported")
     with files.without_patterns(saved) as plain:
-        seconds += pieces.run("reload", RELOAD, plain, kept)
-    demo_summary.draw(kept, pieces.path / "samples.png")
+        seconds += pieces.run(
+            "reload", RELOAD, plain, results / results_dir.SAMPLES_NAME
+        )
+    demo_summary.draw(results, pieces.path / "samples.png")
     demo_summary.summarise(pieces.path, MODELS, seconds)

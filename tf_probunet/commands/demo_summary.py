@@ -6,9 +6,8 @@ import pathlib
 import sys
 from collections.abc import Sequence
 
-import numpy as np
-
 from tf_probunet import files
+from tf_probunet.artifacts import results_dir
 from tf_probunet.figures import sample_grid, style
 
 _TITLES = {
@@ -26,28 +25,23 @@ _FILES = """
 """
 
 
-def draw(kept: pathlib.Path, path: pathlib.Path) -> None:
+def draw(results: pathlib.Path, path: pathlib.Path) -> None:
     """Draws the samples that the evaluation kept."""
-    with np.load(kept) as stored:
-        figure = sample_grid.draw(
-            images=stored["images"][:8],
-            graders=stored["graders"][:8],
-            samples=stored["samples"][:8, :8],
-        )
+    kept = results_dir.read(results).samples(number=8)
+    figure = sample_grid.draw(
+        images=kept.images, graders=kept.graders, samples=kept.samples[:, :8]
+    )
     files.write_bytes(path, style.to_png(figure))
 
 
 def summarise(out: pathlib.Path, models: Sequence[str], seconds: float) -> None:
     """Writes summary.json and prints the table."""
-    results = {
-        model: files.read_json(out / f"{model}_results" / "results.json", "results")
-        for model in models
-    }
+    results = {m: results_dir.read(out / f"{m}_results") for m in models}
+    ged16 = {m: found.interval("ged", 16)["mean"] for m, found in results.items()}
     own = results["prob_unet"]
-    ged16 = {model: results[model]["ged"]["16"]["mean"] for model in models}
     for name in ("always_empty", "majority"):
-        ged16[name] = own["baselines"][name]["ged"]["16"]["mean"]
-    ged16["floor"] = own["floor"]["16"]["mean"]
+        ged16[name] = own.interval(f"baselines.{name}.ged", 16)["mean"]
+    ged16["floor"] = own.interval("floor", 16)["mean"]
     summary = {
         "ged16": ged16,
         "seconds": round(seconds, 1),

@@ -44,10 +44,10 @@ REQUIRED = ["out_dir"]
 
 def main() -> None:
     """Writes the figures and lists the files."""
-    from tf_probunet.figures import make, results
+    from tf_probunet.figures import make
 
     request = make.Request(
-        results=results.read(cli.FLAGS.results, cli.FLAGS.names),
+        results=make.read_results(cli.FLAGS.results, cli.FLAGS.names),
         saved_model=cli.FLAGS.saved_model,
         data_dir=cli.FLAGS.data_dir,
         split=cli.FLAGS.split,

@@ -13,8 +13,8 @@ import tensorflow as tf
 
 from tf_probunet import seeds
 from tf_probunet.config import Config, DataConfig
-from tf_probunet.dataset import augmentation, records
-from tf_probunet.dataset.cityscapes_labels import NUM_CLASSES, SWITCHES
+from tf_probunet.dataset import augmentation, records, task
+from tf_probunet.dataset.cityscapes_labels import SWITCHES
 
 # Examples are shuffled in blocks of at most so many, and of about so many bytes.
 _BLOCK_EXAMPLES = 4096
@@ -139,7 +139,7 @@ def validation_batches(
 
 def num_classes(info: records.DatasetInfo, config: DataConfig) -> int:
     """Returns how many classes a model has to tell apart."""
-    return NUM_CLASSES if config.task == "switched" else info.spec.num_classes
+    return len(task.class_names(info.spec, config.task))
 
 
 def normalise(

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import pathlib
 import platform
-import shlex
-import shutil
 from collections.abc import Callable, Iterator
 from typing import Any, Union
 
@@ -15,132 +12,46 @@ import numpy as np
 import scipy
 import tensorflow as tf
 
-from tf_probunet import __version__, files, locks
+from tf_probunet import __version__, files, locks, resume
+from tf_probunet.artifacts import results_dir
 from tf_probunet.config import DataConfig
-from tf_probunet.dataset import input_pipeline, records
-from tf_probunet.dataset.cityscapes_labels import NUM_TRAIN_CLASSES
-from tf_probunet.evaluation import results as results_lib
-from tf_probunet.evaluation import sample_files, scoring, sources, tables
+from tf_probunet.dataset import input_pipeline, records, task
+from tf_probunet.evaluation import scoring, sources, tables
+from tf_probunet.evaluation import summary as summary_lib
+from tf_probunet.evaluation.config import EvaluationConfig
 from tf_probunet.evaluation.parts import Parts
-from tf_probunet.hashing import salted_hash
 from tf_probunet.progress import Progress
 
-RESULTS_NAME = "results.json"
-PER_IMAGE_NAME = "per_image.npz"
-SAMPLES_NAME = "samples.npz"
-MARKDOWN_NAME = "results.md"
-CSV_NAME = "results.csv"
-
-_PARTS_NAME = ".parts"
-# Grows when images get other arrays: parts from before then would lack them.
+# Increased when the per-image arrays change, so that older parts are not used.
 _ARRAYS_VERSION = 2
-_SAVED = "saved_"  # In front of the arrays that go to samples.npz.
-# Mean probabilities are kept in steps of 1/256, which float16 holds exactly. Finer ones
-# would not compress: 24 classes of 50 street scenes took 600 MB.
+_SAVED = "saved_"  # The prefix of the arrays that go to samples.npz.
+# Mean probabilities are rounded to steps of 1/256, which float16 holds exactly. Finer
+# steps would not compress: 24 classes of 50 street scenes took 600 MB.
 _MEAN_STEPS = 256
-# Such a share of samples makes a visible difference to the mode frequencies.
+# A share of samples that visibly changes the mode frequencies.
 _MANY_UNDECIDED = 0.1
 
 Source = Union[sources.SavedModel, sources.SampleFiles]
 table = tables.text_table
 
 
-@dataclasses.dataclass(frozen=True)
-class EvaluationConfig:
-    """What is scored, on what and how.
-
-    Attributes:
-        data_dir: a prepared data set.
-        out_dir: where the results go.
-        saved_model: of `run/export.py`; or else
-        samples_dir: the samples of any model, laid out as in `sample_files`.
-        split: to score.
-        num_samples: numbers of samples, each scored with the first so many.
-        validation_split: on which the threshold for ambiguity is chosen; "" for none.
-        batch_size: images read and scored at once; no number depends on it.
-        seed: of the model's samples.
-        statistic: "v" (the paper) or "u".
-        both_empty: "zero" (the paper) or "drop".
-        save_samples: so many images are kept with their samples, for figures.
-        limit: score the first so many images of each split only; 0 for all.
-        overwrite: replace results in `out_dir`.
-        task: of the samples in `samples_dir`, "plain" or "switched"; a SavedModel knows
-            its own.
-        eval_size: height and width of the central crop that `samples_dir` was sampled
-            for, 0 for whole images; a SavedModel knows its own.
-    """
-
-    data_dir: str
-    out_dir: str
-    saved_model: str | None = None
-    samples_dir: str | None = None
-    split: str = "test"
-    num_samples: tuple[int, ...] = (1, 4, 8, 16)
-    validation_split: str = "val"
-    batch_size: int = 8
-    seed: int = 0
-    statistic: str = "v"
-    both_empty: str = "zero"
-    save_samples: int = 16
-    limit: int = 0
-    overwrite: bool = False
-    task: str | None = None
-    eval_size: int | None = None
-
-    def __post_init__(self) -> None:
-        """Checks the numbers, and puts the sample counts in order."""
-        if bool(self.saved_model) == bool(self.samples_dir):
-            raise ValueError(
-                f"saved_model is {self.saved_model!r} and samples_dir "
-                f"{self.samples_dir!r}, expected one of them"
-            )
-        if self.saved_model and (self.task is not None or self.eval_size is not None):
-            raise ValueError(
-                f"task is {self.task!r} and eval_size {self.eval_size!r}, expected "
-                "neither with a SavedModel, which knows its own"
-            )
-        most = sample_files.MAX_SAMPLES
-        if not self.num_samples or not all(1 <= n <= most for n in self.num_samples):
-            raise ValueError(
-                f"num_samples is {self.num_samples}, expected numbers from 1 to {most}"
-            )
-        for name, least in (("batch_size", 1), ("save_samples", 0), ("limit", 0)):
-            if getattr(self, name) < least:
-                raise ValueError(
-                    f"{name} is {getattr(self, name)}, expected at least {least}"
-                )
-        object.__setattr__(self, "num_samples", tuple(sorted(set(self.num_samples))))
-
-    def command(self) -> str:
-        """Returns the command line that does the same."""
-        parts = ["python", "run/evaluate.py"]
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if value == field.default:
-                continue
-            if isinstance(value, tuple):
-                value = ",".join(map(str, value))
-            parts.append(f"--{field.name}={value}")
-        return shlex.join(parts)
-
-
 def evaluate(config: EvaluationConfig) -> dict[str, Any]:
-    """Scores, writes the results and returns them.
+    """Scores a model on a data set, and writes the results.
 
-    Images are read, sampled and scored batch by batch. What is done is kept in part
-    files: if the evaluation is interrupted, the same call goes on from there and ends
-    with the same numbers.
+    Images are read, sampled and scored in batches, and the scores are kept in part
+    files. After an interruption the same call continues with the remaining images and
+    gives the same results.
 
     Args:
-        config: what is scored, on what and how.
+        config: the settings.
 
     Returns:
-        The content of `results.json`; `table` makes it readable.
+        The content of `results.json`; `table` returns it as text.
 
     Raises:
-        FileNotFoundError: model, samples or data are not there.
-        ValueError: they do not fit each other, are damaged, or `out_dir` holds results
-            or is being written to by another command.
+        FileNotFoundError: the model, the samples or the data do not exist.
+        ValueError: they do not fit each other or are damaged; or `out_dir` already
+            holds results, or another command is writing to it.
     """
     with locks.inside(config.out_dir):
         return _evaluate(config)
@@ -148,17 +59,14 @@ def evaluate(config: EvaluationConfig) -> dict[str, Any]:
 
 def _evaluate(config: EvaluationConfig) -> dict[str, Any]:
     out_dir = pathlib.Path(config.out_dir)
-    if (out_dir / RESULTS_NAME).exists() and not config.overwrite:
-        raise ValueError(
-            f"{out_dir / RESULTS_NAME}: exists already; --overwrite replaces it"
-        )
+    results_dir.refuse_existing(out_dir, config.overwrite)
     files.remove_temporaries(out_dir)
     evaluation = _Evaluation(config)
     arrays = evaluation.score_split()
     validation = evaluation.score_validation()
     results = evaluation.results(arrays, validation)
     _write(out_dir, results, arrays)
-    shutil.rmtree(out_dir / _PARTS_NAME, ignore_errors=True)
+    resume.remove_parts(out_dir)
     return results
 
 
@@ -170,6 +78,7 @@ class _Evaluation:
         self._info = records.read_info(config.data_dir)
         self._info.count(config.split)  # Fails early if there is no such split.
         self._source = _open_source(config, self._info)
+        task.check(self._info.spec, self._source.data.task, config.data_dir)
         self._notes = self._source.check(self._info)
         self._rules = self._make_rules()
         self._data = self._source.data
@@ -194,21 +103,21 @@ class _Evaluation:
     ) -> dict[str, Any]:
         """Returns the content of `results.json`."""
         info, config = self._info, self._config
-        resampled = results_lib.resampled(arrays["groups"])
+        resampled = summary_lib.resampled(arrays["groups"])
         if resampled == "images":
             self._notes.append(
                 f"there are {len(set(arrays['groups']))} groups, fewer than "
-                f"{results_lib.MIN_GROUPS}: the intervals resample images, and say "
+                f"{summary_lib.MIN_GROUPS}: the intervals resample images, and say "
                 "nothing about other groups"
             )
-        summary = results_lib.summarise(
+        summary = summary_lib.summarise(
             arrays,
             self._rules,
             num_graders=info.spec.num_graders,
             validation=validation,
             cross_fit=config.validation_split == config.split,
         )
-        undecided = results_lib.lookup(summary, "mode_calibration.undecided") or 0.0
+        undecided = results_dir.lookup(summary, "mode_calibration.undecided") or 0.0
         if undecided >= _MANY_UNDECIDED:
             self._notes.append(
                 f"{undecided:.0%} of the samples fit several modes, because they lack "
@@ -245,8 +154,8 @@ class _Evaluation:
         counts = tuple(n for n in config.num_samples if limit is None or n <= limit)
         if not counts:
             raise ValueError(
-                f"num_samples is {config.num_samples}, expected at most {limit}: the "
-                "model has no more different samples"
+                f"num_samples is {config.num_samples}, expected at most {limit}, the "
+                "number of different samples that the model has"
             )
         if counts != config.num_samples:
             left_out = [n for n in config.num_samples if n not in counts]
@@ -255,7 +164,7 @@ class _Evaluation:
                 f"{', '.join(map(str, left_out))} is left out"
             )
         return scoring.Rules(
-            kind=_kind(self._info, self._source.data.task),
+            kind=task.kind(spec, self._source.data.task),
             counts=counts,
             statistic=config.statistic,
             both_empty=config.both_empty,
@@ -281,21 +190,21 @@ class _Evaluation:
             "limit": self._config.limit,
             "validation_split": self._config.validation_split,
             "intervals": {
-                "confidence": results_lib.CONFIDENCE,
-                "resamples": results_lib.NUM_RESAMPLES,
-                "seed": results_lib.BOOTSTRAP_SEED,
+                "confidence": summary_lib.CONFIDENCE,
+                "resamples": summary_lib.NUM_RESAMPLES,
+                "seed": summary_lib.BOOTSTRAP_SEED,
                 "resampled": resampled,
             },
         }
 
     def _floor_kind(self) -> str:
-        """Says from what the floor is computed."""
+        """Returns what the floor is computed from."""
         if self._rules.kind == "switched":
             return "switched modes"
         return "known modes" if self._info.spec.num_modes else "graders"
 
     def _no_validation(self, split: str) -> str | None:
-        """Says why the validation split can't serve; None if it can."""
+        """Returns why no threshold can be chosen on a split; None if one can."""
         if split == self._config.split:
             return (
                 f"{split!r} is the split that is scored; the accuracy is that of "
@@ -346,13 +255,13 @@ class _Evaluation:
         score: Callable[[dict[str, np.ndarray], int], scoring.Arrays],
         what: str,
     ) -> scoring.Arrays:
-        """Scores a split batch by batch, from where an earlier call stopped."""
+        """Scores a split in batches, starting where an earlier call stopped."""
         total = self._info.count(split)
         total = min(self._config.limit or total, total)
         parts = Parts(self._parts_dir(split, what))
         progress = Progress(total, split, done=parts.done, unit="images")
         if parts.done:
-            progress.write(f"{split}: going on behind {parts.done} images")
+            progress.write(f"{split}: continuing after {parts.done} images")
         try:
             for batch in self._batches(split, parts.done, total):
                 arrays = score(batch, parts.done)
@@ -381,7 +290,7 @@ class _Evaluation:
                 yield batch
 
     def _parts_dir(self, split: str, what: str) -> pathlib.Path:
-        """The place of part files: its name tells all that the values depend on."""
+        """Returns the directory of the part files of a split."""
         settings = {
             "version": __version__,
             "arrays": _ARRAYS_VERSION,
@@ -395,23 +304,7 @@ class _Evaluation:
             "save_samples": self._config.save_samples,
             "limit": self._config.limit,
         }
-        name = f"{salted_hash(json.dumps(settings, sort_keys=True), 'parts'):016x}"
-        return pathlib.Path(self._config.out_dir, _PARTS_NAME, name)
-
-
-def _kind(info: records.DatasetInfo, task: str) -> str:
-    """Returns the kind of labels, for `scoring.Rules`."""
-    spec = info.spec
-    if task == "switched":
-        if spec.num_classes != NUM_TRAIN_CLASSES or spec.num_graders != 1:
-            raise ValueError(
-                f"{info.data_dir}: has {spec.num_classes} classes and "
-                f"{spec.num_graders} graders, expected {NUM_TRAIN_CLASSES} and 1 for "
-                "the switched task"
-            )
-        return "switched"
-    is_binary = spec.num_classes == 2 and spec.ignore_label is None
-    return "binary" if is_binary else "classes"
+        return resume.parts_dir(self._config.out_dir, settings)
 
 
 def _open_source(config: EvaluationConfig, info: records.DatasetInfo) -> Source:
@@ -425,15 +318,17 @@ def _open_source(config: EvaluationConfig, info: records.DatasetInfo) -> Source:
 def _write(
     out_dir: pathlib.Path, results: dict[str, Any], arrays: scoring.Arrays
 ) -> None:
-    """Writes all files; `results.json` last, so that it stands for all of them."""
-    (out_dir / RESULTS_NAME).unlink(missing_ok=True)
+    """Sorts the arrays into their files, and writes the results."""
     saved = {k[len(_SAVED) :]: v for k, v in arrays.items() if k.startswith(_SAVED)}
     per_image = {k: v for k, v in arrays.items() if not k.startswith(_SAVED)}
     per_image["counts"] = np.array(results["protocol"]["num_samples"])
     if "pixel_counts" in per_image:
         per_image["pixel_counts"] = per_image["pixel_counts"].sum(axis=0)
-    for name, content in ((PER_IMAGE_NAME, per_image), (SAMPLES_NAME, saved)):
-        files.write_arrays(out_dir / name, content)
-    files.write_text(out_dir / MARKDOWN_NAME, tables.markdown_table(results))
-    files.write_text(out_dir / CSV_NAME, tables.csv_table(results))
-    files.write_json(out_dir / RESULTS_NAME, results)
+    results_dir.write(
+        out_dir,
+        results,
+        per_image=per_image,
+        samples=saved,
+        markdown=tables.markdown_table(results),
+        csv=tables.csv_table(results),
+    )

@@ -1,12 +1,13 @@
-"""One line per model: energy distances, other scores, times, paired tests."""
+"""A table of models: energy distances, other scores, paired tests and times."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
 
+from tf_probunet.artifacts import results_dir
+from tf_probunet.artifacts.results_dir import Results, lookup
 from tf_probunet.evaluation import compare, tables
-from tf_probunet.evaluation.results import lookup
 
 COUNTS = (1, 4, 8, 16)
 
@@ -16,47 +17,46 @@ class Entry:
     """A model in the table.
 
     Attributes:
-        results: of its evaluation, with the name for the table.
-        training_seconds: of all its trainings.
-        sampling_seconds: for `samples_timed` samples of one image.
-        samples_timed: 16, or as many as the model has.
-        many: of an evaluation with one number of samples, above 16; None for none.
+        results: of its evaluation; their name is used in the table.
+        training_seconds: the time of all its trainings.
+        sampling_seconds: the time for `samples_timed` samples of one image.
+        samples_timed: 16, or the largest number of samples of the model.
+        many: the results with a single number of samples above 16; None if there are
+            none.
     """
 
-    results: compare.Results
+    results: Results
     training_seconds: float
     sampling_seconds: float
     samples_timed: int
-    many: compare.Results | None = None
+    many: Results | None = None
 
 
 def table(entries: Sequence[Entry], reference: str) -> list[list[str]]:
-    """Returns the table as rows of cells, the first its head.
+    """Returns the table as rows of cells; the first row is the header.
 
     Args:
         entries: the models, in the order of the rows.
-        reference: the name of the one that the others are tested against.
+        reference: the name of the model that the others are tested against.
 
     Returns:
-        The smallest energy distance of each column is in bold; that with 16 samples has
-        its 95 % interval. A p-value is of Wilcoxon's signed-rank test over the images'
-        energy distances with the most samples, up to 16, that both models have.
+        The rows. The smallest energy distance of each column is in bold. The distances
+        for 16 samples have 95 % intervals. The p-values are those of Wilcoxon's
+        signed-rank test on the energy distances of the images, for the largest number
+        of samples up to 16 that both models have.
 
     Raises:
         ValueError: there is no such reference, or the results can't be compared.
     """
     first = entries[0].results
-    for entry in entries:
-        for results in (entry.results, entry.many):
-            if results is not None:
-                compare.check_comparable(first, results)
+    many = [entry.many for entry in entries if entry.many is not None]
+    results_dir.check_comparable([*(entry.results for entry in entries), *many])
     rows = compare.compare([entry.results for entry in entries], reference)
     p_values = {
         (row["model"], row["num_samples"]): row["p_value"]
         for row in rows
         if row["metric"] == "energy distance" and "p_value" in row
     }
-    many = [entry.many for entry in entries if entry.many is not None]
     counts = sorted({*COUNTS, *(count for found in many for count in found.counts)})
     distances = [_distances(entry) for entry in entries]
     floors = _intervals([first, *many], "floor")
@@ -104,7 +104,7 @@ def _row(entry: Entry, distances: list[str], p_values: dict) -> list[str]:
     ]
 
 
-def _ambiguity_title(results: compare.Results) -> str:
+def _ambiguity_title(results: Results) -> str:
     always = lookup(results.summary, "ambiguity.always_ambiguous")
     known = "" if always is None else f" (always: {100 * always:.1f} %)"
     return f"ambiguity{known}"
@@ -115,7 +115,7 @@ def _distances(entry: Entry) -> dict[int, dict]:
     return _intervals([r for r in (entry.results, entry.many) if r], "ged")
 
 
-def _intervals(results: Sequence[compare.Results], name: str) -> dict[int, dict]:
+def _intervals(results: Sequence[Results], name: str) -> dict[int, dict]:
     return {
         int(count): value
         for found in results
@@ -124,7 +124,7 @@ def _intervals(results: Sequence[compare.Results], name: str) -> dict[int, dict]
 
 
 def _column(intervals: Sequence[dict | None], count: int) -> list[str]:
-    """Returns the cells of a column of energy distances, the least in bold."""
+    """Returns a column of energy distances, with the smallest in bold."""
     least = min((i["mean"] for i in intervals if i is not None), default=None)
     cells = []
     for interval in intervals:

@@ -1,4 +1,4 @@
-"""Per-image values kept in part files, so that an interrupted evaluation goes on."""
+"""Per-image values in part files, from which an interrupted evaluation continues."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _SECONDS_PER_PART = 20.0
 class Parts:
     """A growing table of images: rows are added, kept on disk and read back.
 
-    Each part is named by the place of its first image. The parts from the first on
-    without a gap are those that count; whatever lies behind a gap is overwritten.
+    Each part is named after the position of its first image. Only the parts before the
+    first gap are used; parts after it are overwritten.
     """
 
     def __init__(
@@ -27,12 +27,11 @@ class Parts:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Finds out how much is there.
+        """Reads the parts that exist.
 
         Args:
-            directory: of this table alone; its name should tell everything that the
-                values depend on.
-            clock: seconds, for tests.
+            directory: of this table alone; see `resume.parts_dir`.
+            clock: returns seconds; replaced in tests.
         """
         self._directory = pathlib.Path(directory)
         self._clock = clock
@@ -42,7 +41,7 @@ class Parts:
         self._flushed, self._since = self.done, clock()
 
     def add(self, rows: dict[str, np.ndarray]) -> None:
-        """Adds a batch of images, and writes a part when it is time.
+        """Adds a batch of images, and writes a part if one is due.
 
         Args:
             rows: arrays [N, ...] by name, among them `keys` [N]. An array may have
@@ -87,7 +86,7 @@ def concatenated(tables: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
 
 
 def _load(path: pathlib.Path) -> dict[str, np.ndarray] | None:
-    """Returns a part; None if there is none, or none that is whole."""
+    """Returns a part; None if it is missing or damaged."""
     try:
         part = arrays.read_npz(path)
     except (OSError, ValueError):

@@ -16,9 +16,9 @@ import numpy as np
 import PIL.Image
 
 from tf_probunet import arrays, damage, files
+from tf_probunet.config import MAX_SAMPLES
 
 ARRAY_NAME = "samples"
-MAX_SAMPLES = 4096
 
 _PNG_MODES = ("1", "L", "P")
 
@@ -26,18 +26,18 @@ _PNG_MODES = ("1", "L", "P")
 def file_name(key: str) -> str:
     """Returns the name, without suffix, of the file or directory of a key.
 
-    A key such as "patient 1/slice 7" becomes "patient%201%2Fslice%207"; so no key
-    leads out of the directory.
+    A key such as "patient 1/slice 7" becomes "patient%201%2Fslice%207", so no key
+    leads outside the directory.
     """
     name = urllib.parse.quote(key, safe="")
     return "%2E" + name[1:] if name.startswith(".") else name
 
 
 def write(samples_dir: files.Path, key: str, samples: np.ndarray) -> pathlib.Path:
-    """Writes the samples of one image as NPZ, whole or not at all.
+    """Writes the samples of one image as NPZ, atomically.
 
     Args:
-        samples_dir: made if need be.
+        samples_dir: created if necessary.
         key: of the image.
         samples: [S, H, W] integer labels.
 
@@ -60,18 +60,18 @@ def write(samples_dir: files.Path, key: str, samples: np.ndarray) -> pathlib.Pat
 
 
 def find(samples_dir: files.Path, keys: Collection[str]) -> dict[str, pathlib.Path]:
-    """Lists the samples in a directory; names that begin with a dot are passed over.
+    """Lists the samples in a directory; names that begin with a dot are ignored.
 
     Args:
         samples_dir: the directory.
-        keys: all that may appear.
+        keys: of all images that may have samples.
 
     Returns:
         The NPZ file, or the directory of PNGs, by key.
 
     Raises:
         FileNotFoundError: there is no such directory.
-        ValueError: a file belongs to no key, or a key has two.
+        ValueError: a file does not belong to any key, or a key has two files.
     """
     samples_dir = pathlib.Path(samples_dir)
     if not samples_dir.is_dir():
@@ -85,8 +85,9 @@ def find(samples_dir: files.Path, keys: Collection[str]) -> dict[str, pathlib.Pa
         key = names.get(path.stem if is_npz else path.name)
         if key is None or not (is_npz or path.is_dir()):
             raise ValueError(
-                f"{path}: belongs to no image; expected <key>.npz or a directory <key> "
-                f"for one of {len(names)} keys such as {min(names, default='')}"
+                f"{path}: does not belong to an image; expected <key>.npz or a "
+                f"directory <key> for one of {len(names)} keys such as "
+                f"{min(names, default='')}"
             )
         if key in found:
             raise ValueError(f"{path}: {key} has samples in {found[key]} too")
@@ -105,7 +106,7 @@ def read(
     """Reads the first samples of one image; sizes are checked before decoding.
 
     Args:
-        found: of `find`.
+        found: the result of `find`.
         key: of the image.
         count: S.
         size: (H, W) that the samples must have.
@@ -139,7 +140,7 @@ def read(
 
 
 def fingerprint(found: Mapping[str, pathlib.Path]) -> str:
-    """Returns a short name for the content of all files."""
+    """Returns a short hash of the content of all files."""
     digest = hashlib.sha256()
     for key in sorted(found):
         path = found[key]

@@ -1,4 +1,4 @@
-"""From an image's samples and graders to its row of values: one array per metric."""
+"""Computes the per-image values of all metrics from samples and graders."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tf_probunet.dataset import task
 from tf_probunet.evaluation.metrics import (
     agreement,
     ambiguity,
@@ -23,8 +24,6 @@ from tf_probunet.evaluation.metrics.distances import (
     distance_blocks,
 )
 
-KINDS = ("binary", "classes", "switched")
-
 BASELINES = {
     "always_empty": baselines.always_empty,
     "majority": baselines.majority,
@@ -36,18 +35,18 @@ Arrays = dict[str, np.ndarray]
 
 @dataclasses.dataclass(frozen=True)
 class Rules:
-    """What is scored and how; the same for all images of an evaluation.
+    """How images are scored; the same for all images of an evaluation.
 
     Attributes:
         kind: "binary" masks, label maps of several "classes", or the "switched"
             classes of the Cityscapes task.
-        counts: numbers of samples, ascending; each takes the first so many samples.
-            Metrics without a choice of counts use the largest.
+        counts: numbers of samples in ascending order; the energy distance for a count n
+            uses the first n samples. Other metrics use the largest count.
         statistic: "v" or "u"; see `ged.energy_distance`.
         both_empty: "zero" or "drop".
         num_classes: classes of the graders' label maps.
-        ignore_label: label of pixels that count nowhere; None for none. In the switched
-            task it is 255.
+        ignore_label: label of pixels that are not scored; None if there is none. In the
+            switched task it is 255.
     """
 
     kind: str
@@ -59,7 +58,7 @@ class Rules:
 
     def __post_init__(self):
         """Checks the options."""
-        checks.option(self.kind, "kind", KINDS)
+        checks.option(self.kind, "kind", task.KINDS)
         checks.option(self.statistic, "statistic", ged.STATISTICS)
         checks.option(self.both_empty, "both_empty", BOTH_EMPTY)
         if self.kind == "switched" and not self.is_papers:
@@ -70,7 +69,7 @@ class Rules:
 
     @property
     def is_papers(self) -> bool:
-        """Whether the energy distance is the paper's: V-statistic, both empty 0."""
+        """Whether the energy distance is the paper's: V-statistic, "zero"."""
         return (self.statistic, self.both_empty) == ("v", "zero")
 
     @property
@@ -78,8 +77,7 @@ class Rules:
         """The classes of label maps; None for binary masks."""
         if self.kind == "binary":
             return None
-        scored = tuple(range(1, self.num_classes))
-        return LabelSet(scored, self.num_classes, self.ignore_label)
+        return LabelSet.of_foreground(self.num_classes, self.ignore_label)
 
 
 def score(
@@ -96,11 +94,12 @@ def score(
     No value of an image depends on the other images of the batch.
 
     Args:
-        rules: of the evaluation.
+        rules: how to score.
         samples: [N, S, H, W] integer, S the largest count.
-        graders: [N, M, H, W] integer; of the switched task the unflipped labels, M = 1.
+        graders: [N, M, H, W] integer; in the switched task the labels before any flip,
+            with M = 1.
         keys: [N] names of the images, for error messages.
-        modes: [N, K, H, W], all that a grader may draw, where that is known.
+        modes: [N, K, H, W], everything that a grader may draw, if it is known.
         mode_probs: [N, K], their probabilities.
 
     Returns:
@@ -127,7 +126,7 @@ def score(
 
 
 def presence(samples: np.ndarray, graders: np.ndarray) -> Arrays:
-    """How many samples and how many graders see a lesion.
+    """Counts the samples and the graders that mark a lesion.
 
     Args:
         samples: [N, S, H, W] binary.
@@ -166,7 +165,7 @@ def _floors(
     modes: np.ndarray | None,
     mode_probs: np.ndarray | None,
 ) -> Arrays:
-    """`floor` [N, C], or nothing where it is not known."""
+    """Returns `floor` [N, C], or nothing if the floor is not known."""
     if rules.both_empty != "zero":
         return {}
     if rules.statistic == "u":
@@ -188,7 +187,7 @@ def _floors(
 def _exact(
     rules: Rules, samples: np.ndarray, modes: np.ndarray, mode_probs: np.ndarray
 ) -> Arrays:
-    """The energy distance to the modes themselves, and its floor where known."""
+    """Returns the energy distance to the modes themselves, and its floor if known."""
     terms = ged.energy_terms(
         samples,
         modes,
@@ -215,7 +214,7 @@ def _baselines(rules: Rules, graders: np.ndarray) -> Arrays:
 
 
 def _pixels(samples: np.ndarray, graders: np.ndarray) -> Arrays:
-    """Matching, agreement and calibration of one image of binary masks."""
+    """Returns matching, agreement and calibration of one image of binary masks."""
     insight = matching.collective_insight(samples, graders)
     values = {
         "collective_insight": insight.score,

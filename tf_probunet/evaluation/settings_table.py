@@ -1,4 +1,4 @@
-"""One line per change of the settings: its scores with several seeds."""
+"""A table of settings: one row per change, one column per seed."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from tf_probunet.evaluation.tables import number
 def table(
     scores: Mapping[str, Sequence[float]], seeds: Sequence[int]
 ) -> list[list[str]]:
-    """Returns the table as rows of cells, the first its head.
+    """Returns the table as rows of cells; the first row is the header.
 
     Args:
-        scores: energy distances by change, one per seed and in their order; the first
-            change is what the others are compared with.
+        scores: by change, the energy distance with each seed. The other changes are
+            compared with the first.
         seeds: of the runs.
 
     Returns:
-        Each score, the mean, by how much the mean is above the first's, and with how
-        many of the seeds the score is worse (larger) than the first's.
+        For each change its scores, their mean, the difference of the mean to that of
+        the first change, and the number of seeds with which the score is worse (larger)
+        than that of the first change.
 
     Raises:
-        ValueError: a change has not as many scores as there are seeds.
+        ValueError: a change does not have one score per seed.
     """
     for change, values in scores.items():
         if len(values) != len(seeds):

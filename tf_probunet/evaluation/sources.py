@@ -35,8 +35,8 @@ class SavedModel:
 
     Attributes:
         data: how examples become the model's inputs.
-        max_samples: how many different samples there are; None for any number.
-        description: for the results.
+        max_samples: the number of different samples; None if there is no limit.
+        description: of the model, for `results.json`.
     """
 
     def __init__(self, path: files.Path, seed: int) -> None:
@@ -70,7 +70,7 @@ class SavedModel:
         """Checks that the model fits a data set.
 
         Returns:
-            What a reader of the results should know.
+            Notes for the reader of the results.
 
         Raises:
             ValueError: it does not fit.
@@ -123,12 +123,12 @@ class SavedModel:
         *,
         with_mean: bool = False,
     ) -> Samples:
-        """Draws samples; those of an image depend on the seed and its key alone.
+        """Draws samples, which depend only on the seed and the keys of the images.
 
         Args:
             keys: [N].
-            images: [N, H, W, C] float32 in 0..1, the frames that are scored. What the
-                model does not see of them is background.
+            images: [N, H, W, C] float32 in 0..1, the scored frames. Pixels that the
+                model does not see become background.
             count: S.
             with_mean: whether to return the mean probabilities too.
 
@@ -136,8 +136,8 @@ class SavedModel:
             ValueError: the model fails on an image; the message names its key.
         """
         labels, means = [], []
-        # One image at a time: convolutions round differently with the batch size, and
-        # a pixel between two classes would tip over.
+        # One image at a time: convolutions round differently in larger batches, and a
+        # pixel between two classes could change its label.
         size, frame = self.data.eval_size, images.shape[1:3]
         for key, image in zip(keys, images):
             seed = [image_seed(self._seed, key)]
@@ -158,8 +158,8 @@ class SampleFiles:
 
     Attributes:
         data: how examples become images of the samples' size.
-        max_samples: None: files must hold as many samples as are scored.
-        description: for the results.
+        max_samples: None, as each file must hold all samples that are scored.
+        description: of the model, for `results.json`.
     """
 
     max_samples = None
@@ -176,13 +176,13 @@ class SampleFiles:
 
         Args:
             path: the directory.
-            info: the data set that was sampled for.
-            splits: those whose keys may appear.
+            info: the data set whose images were sampled.
+            splits: whose images may have samples.
             data: how examples become images of the samples' size.
 
         Raises:
             FileNotFoundError: there is no such directory.
-            ValueError: a file belongs to no key of these splits.
+            ValueError: a file does not belong to any image of these splits.
         """
         self.data = data
         self._num_classes = input_pipeline.num_classes(info, data)
@@ -196,11 +196,11 @@ class SampleFiles:
         }
 
     def check(self, info: records.DatasetInfo) -> list[str]:
-        """Has nothing to say: files are checked when they are read."""
+        """Returns no notes: the files are checked when they are read."""
         return []
 
     def has(self, keys: Sequence[str]) -> bool:
-        """Whether there are samples for any of the keys."""
+        """Returns whether there are samples for any of the keys."""
         return any(key in self._files for key in keys)
 
     def draw(

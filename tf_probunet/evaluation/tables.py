@@ -1,4 +1,4 @@
-"""Results as tables for people: on the terminal, in Markdown and in CSV."""
+"""Formats results as tables: for the terminal, in Markdown and in CSV."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import io
 from collections.abc import Sequence
 from typing import Any
 
-from tf_probunet.evaluation.results import METRICS, SCALARS, lookup
+from tf_probunet.artifacts.results_dir import lookup
+from tf_probunet.evaluation.summary import METRICS, SCALARS
 
 _BASELINE_TITLES = {
     "always_empty": "always empty",
@@ -27,7 +28,7 @@ def text_table(results: dict[str, Any]) -> str:
 
 
 def markdown_table(results: dict[str, Any]) -> str:
-    """Returns the same as Markdown, with the command behind it."""
+    """Returns the tables as Markdown, with the command that made the results."""
     blocks = [f"# {results['model']['name']} on {results['data']['name']}"]
     blocks.append("\n".join(f"- {line}" for line in _heading(results).splitlines()))
     blocks += [markdown(rows) for rows in _tables(results)]
@@ -58,7 +59,7 @@ def csv_table(results: dict[str, Any]) -> str:
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
-    """Returns rows as columns: the first to the left, the others to the right."""
+    """Aligns rows of cells: the first column to the left, the others to the right."""
     widths = [max(map(len, column)) for column in zip(*rows)]
     lines = []
     for row in rows:
@@ -69,14 +70,14 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
 
 
 def markdown(rows: Sequence[Sequence[str]]) -> str:
-    """Returns rows as a Markdown table; the first row is its head."""
+    """Returns rows of cells as a Markdown table; the first row is the header."""
     lines = ["| " + " | ".join(row) + " |" for row in rows]
     lines.insert(1, "|---" + "|---:" * (len(rows[0]) - 1) + "|")
     return "\n".join(lines)
 
 
 def number(value: float | None) -> str:
-    """Returns a number with three decimals, small ones with five, "-" for none."""
+    """Formats a number with three decimals, or five if it is small; "-" for None."""
     if value is None:
         return "-"
     places = 5 if 1e-5 <= abs(value) < 0.01 else 3
@@ -85,7 +86,7 @@ def number(value: float | None) -> str:
 
 
 def with_bounds(value: dict[str, Any] | None) -> str:
-    """Returns "mean [low, high]", "-" for none."""
+    """Formats an interval as "mean [low, high]"; "-" for None."""
     if value is None or value["mean"] is None:
         return "-"
     if value["low"] is None:
@@ -94,7 +95,7 @@ def with_bounds(value: dict[str, Any] | None) -> str:
 
 
 def bounds(value: dict[str, Any]) -> str:
-    """Returns "[low, high]"."""
+    """Formats the bounds of an interval as "[low, high]"."""
     return f"[{number(value['low'])}, {number(value['high'])}]"
 
 
@@ -112,7 +113,7 @@ def _heading(results: dict[str, Any]) -> str:
 
 
 def _resampled(results: dict[str, Any]) -> str:
-    """Returns what the intervals resample: "group", or "image" where they are few."""
+    """Returns what the intervals resample: "group" or "image"."""
     units = lookup(results, "protocol.intervals.resampled") or "groups"
     return units.removesuffix("s")
 
@@ -159,7 +160,7 @@ def _metric_table(results: dict[str, Any]) -> list[list[str]]:
 
 
 def _switch_table(results: dict[str, Any]) -> list[list[str]]:
-    """Per class that is switched: pixels as the class, as its new one, as neither."""
+    """Returns how the pixels of each switched class are drawn."""
     pixels = results["pixel_calibration"]
     rows = [["of a class's pixels, share drawn as", *pixels["classes"]]]
     for place, title in enumerate(("the class itself", "its new class")):
@@ -176,7 +177,7 @@ def _switch_table(results: dict[str, Any]) -> list[list[str]]:
 
 
 def _switch_values(results: dict[str, Any]) -> list[tuple[str, float]]:
-    """The same as (name, number), without what should be."""
+    """Returns the numbers of `_switch_table` as (name, number)."""
     pixels = results.get("pixel_calibration", {})
     values = {}
     for name, pair in zip(pixels.get("classes", ()), pixels.get("frequencies", ())):
@@ -204,7 +205,7 @@ def _presence_table(results: dict[str, Any]) -> list[list[str]]:
 
 
 def _distances(results: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """All energy distances as (name, intervals by number of samples)."""
+    """Returns all energy distances as (name, intervals by number of samples)."""
     names = ("ged", "floor", "excess")
     found = [(name, results[name]) for name in names if name in results]
     exact = results.get("exact_modes", {})

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import pathlib
 import shlex
 from typing import Any
 
 from tf_probunet import __version__, files
+from tf_probunet.artifacts import results_dir
 from tf_probunet.config import NATIVE_LIDC_MM, Config
 from tf_probunet.dataset import cityscapes_labels
-
-RESULTS_NAME = "results.json"
 
 _LIDC = """## Training data and licence
 
@@ -44,16 +42,10 @@ for driving. It has only seen frames like those it was trained on; with other ca
 resolutions, cities or weather its samples and their frequencies may be wrong without
 any sign."""
 
-_RESULTS = {"ged": [dict], "protocol": [dict], "data": [dict], "model": [dict]}
-_PROTOCOL = {"image_size": [list], "statistic": [str], "limit": [int]}
-_DATA = {
-    "name": [str],
-    "fingerprint": [str],
-    "split": [str],
-    "images": [int],
-    "groups": [int],
-}
-_MODEL = {"name": [str], "source": [str], "path": [str], "fingerprint": [str]}
+# What a card says of an evaluation.
+_PROTOCOL = ("image_size", "statistic", "limit")
+_DATA = ("name", "fingerprint", "split", "images", "groups")
+_MODEL = ("name", "source", "path", "fingerprint")
 
 
 def model_card(
@@ -123,30 +115,27 @@ def read_scores(path: files.Path) -> dict[str, Any]:
         FileNotFoundError: there are no results.
         ValueError: they are damaged, or not those of a SavedModel.
     """
-    path = pathlib.Path(path)
-    if path.name != RESULTS_NAME:
-        path = path / RESULTS_NAME
-    results = files.read_json(path, "results of an evaluation")
-    files.check_fields(results, {**_RESULTS, "command": [str]}, path)
-    sections = {"protocol": _PROTOCOL, "data": _DATA, "model": _MODEL}
-    for name, fields in sections.items():
-        files.check_fields(results[name], fields, path)
+    found = results_dir.read(path)
+    path, results = found.path / results_dir.RESULTS_NAME, found.summary
     if results["model"]["source"] != "saved_model":
         raise ValueError(
             f"{path}: source of the model is {results['model']['source']!r}, expected "
             "'saved_model': the results of a SavedModel of run/export.py"
         )
-    _check_sizes(results, path)
-    distances = {k: results[k] for k in ("ged", "floor") if results.get(k) is not None}
+    distances = {k: results[k] for k in ("ged", "floor") if k in results}
     for name, by_count in distances.items():
-        _check_distances(name, by_count, path)
+        for count, value in by_count.items():
+            if value["mean"] is None:
+                raise ValueError(
+                    f"{path}: {name} of {count} samples is undefined, expected a mean"
+                )
     if set(distances.get("floor", results["ged"])) != set(results["ged"]):
         raise ValueError(
             f"{path}: floor and ged are not of the same numbers of samples"
         )
     matched = results.get("hungarian_iou")
-    if matched is not None:
-        _check_bounds("hungarian_iou", matched, path)
+    if matched is not None and matched["mean"] is None:  # Undefined.
+        matched = None
     return {
         **distances,
         **({} if matched is None else {"hungarian_iou": matched}),
@@ -170,44 +159,6 @@ def _resampled(results: dict[str, Any], path: pathlib.Path) -> str:
             "or images"
         )
     return found
-
-
-def _check_sizes(results: dict[str, Any], path: pathlib.Path) -> None:
-    data, size = results["data"], results["protocol"]["image_size"]
-    for name in ("images", "groups"):
-        if data[name] < 1:
-            raise ValueError(f"{path}: {name} is {data[name]}, expected at least 1")
-    if len(size) != 2 or not all(type(n) is int and n > 0 for n in size):
-        raise ValueError(f"{path}: image_size is {str(size)[:80]}, expected two sizes")
-
-
-def _check_distances(name: str, by_count: Any, path: pathlib.Path) -> None:
-    if not isinstance(by_count, dict) or not by_count:
-        raise ValueError(
-            f"{path}: {name} is {str(by_count)[:80]}, expected one for each number of "
-            "samples"
-        )
-    for count, value in by_count.items():
-        if not (count.isascii() and count.isdecimal() and int(count) > 0):
-            raise ValueError(f"{path}: {name} of {count[:80]!r}, expected a number")
-        _check_bounds(f"{name} of {count} samples", value, path)
-
-
-def _check_bounds(name: str, value: Any, path: pathlib.Path) -> None:
-    """Checks for a mean within its interval; there is none for a single group."""
-    is_object = isinstance(value, dict)
-    bounds = [value.get(k) for k in ("low", "mean", "high")] if is_object else []
-    known = [bound for bound in bounds if bound is not None]
-    if (
-        len(bounds) != 3
-        or bounds[1] is None
-        or len(known) == 2
-        or not all(type(b) in (int, float) and math.isfinite(b) for b in known)
-        or known != sorted(known)
-    ):
-        raise ValueError(
-            f"{path}: {name} is {str(value)[:80]}, expected a mean between low and high"
-        )
 
 
 def _without_places(command: str, path: pathlib.Path) -> str:

@@ -9,9 +9,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from tf_probunet.artifacts.results_dir import Results, UnavailableError
 from tf_probunet.evaluation.metrics import ambiguity
 from tf_probunet.figures import style
-from tf_probunet.figures.results import Results, UnavailableError
 
 _AMBIGUOUS, _UNAMBIGUOUS = style.VERMILION, style.SKY_BLUE
 _BAR = 0.42
@@ -25,7 +25,7 @@ class Presences(NamedTuple):
         counts: [N] samples with a lesion, 0 to S.
         ambiguous: [N] whether the graders disagree on the presence.
         num_samples: S.
-        rule: that was chosen on validation data; None to choose it on these images.
+        rule: chosen on validation data; None to choose it on these images.
     """
 
     name: str
@@ -36,18 +36,18 @@ class Presences(NamedTuple):
 
 
 def presences(results: Results) -> Presences:
-    """Takes the presences from a model's results.
+    """Returns the presences in a model's results.
 
     Raises:
-        UnavailableError: they lack them.
+        UnavailableError: the results do not have them.
     """
     counts, graders = (
         results.array(name) for name in ("sample_presence", "grader_presence")
     )
-    found = results.numbers.get("ambiguity")
+    found = results.summary.get("ambiguity")
     if not found:
         raise UnavailableError(
-            f"{results.directory}: nothing about ambiguity; it takes two graders"
+            f"{results.path}: no results on ambiguity, which need at least two graders"
         )
     rule = None
     if found.get("threshold") is not None:
@@ -55,7 +55,7 @@ def presences(results: Results) -> Presences:
     return Presences(
         name=results.name,
         counts=counts,
-        ambiguous=(graders > 0) & (graders < results.numbers["data"]["graders"]),
+        ambiguous=(graders > 0) & (graders < results.summary["data"]["graders"]),
         num_samples=found["num_samples"],
         rule=rule,
     )
@@ -68,10 +68,10 @@ def draw(models: Sequence[Presences]) -> Figure:
     How to read it: orange bars count images on which graders disagree whether there is
     a lesion, blue hatched bars those on which they agree. The better a model knows what
     is ambiguous, the less the two overlap. The dashed line is the threshold, and the
-    arrow points to the side that is called ambiguous; the title tells how often that is
-    right, and how often it would be to call every image ambiguous. If no threshold
-    from validation data was given it is the best for these images, and the title says
-    so: the accuracy is then flattering.
+    arrow points to the side that is called ambiguous. The title gives the accuracy of
+    this rule, and that of calling every image ambiguous. Without a threshold from
+    validation data, the best one for these images is used; the title then says so, and
+    the accuracy is too optimistic.
 
     Args:
         models: one or more.

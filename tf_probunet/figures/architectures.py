@@ -1,4 +1,4 @@
-"""Pictures of the models for the documentation, drawn with fewer scales than they have.
+"""Draws the models for the documentation, with fewer scales than they really have.
 
 Blue: feature maps; red: feature maps with dropout; green: latents; orange: the prior
 net; purple: the posterior net, which only training needs.
@@ -28,7 +28,7 @@ _PAPER = "#F4F4F4"
 
 
 class Canvas:
-    """An empty drawing of so many units, y upwards from the middle."""
+    """An empty drawing; y points upwards from the middle."""
 
     def __init__(self, width: float, height: float) -> None:
         size = (width * _UNIT, height * _UNIT)
@@ -77,7 +77,7 @@ class Canvas:
         return x + 0.24, y
 
     def encoder(self, x: float, y: float, colour: str, title: str) -> Point:
-        """Draws a net of an encoder and the Gaussian that it ends with."""
+        """Draws an encoder that ends with a Gaussian."""
         for i, (height, width) in enumerate(_SCALES):
             self.box(x + 0.42 * i, y, width, 0.8 * height, colour)
         self.text(x + 0.6, y + 0.85, title, fontsize=7)
@@ -90,9 +90,9 @@ class Canvas:
         Args:
             x: its left side.
             y: its middle.
-            dropped: so many innermost blocks of the encoder have dropout, and one
-                fewer of the decoder.
-            latent: a latent stands beside the input and the first block.
+            dropped: the number of innermost blocks of the encoder that have dropout; in
+                the decoder it is one fewer.
+            latent: whether a latent is drawn next to the input and the first block.
 
         Returns:
             The middle of its right side.

@@ -10,15 +10,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from tf_probunet.artifacts.results_dir import Results
 from tf_probunet.figures import style
-from tf_probunet.figures.results import Results
 
-# Of the distance between two groups: what the strips of a group take together.
+# The share of the distance between two groups that the strips of a group fill.
 _GROUP_WIDTH = 0.84
 _STRIP_WIDTH = 0.72
 _MAX_JITTER = 0.16
 _HEIGHT = 3.6
-# With more columns than this the means are written upwards.
+# With more columns than this, the means are rotated by 90 degrees.
 _MAX_LEVEL_NUMBERS = 24
 
 
@@ -43,22 +43,17 @@ class Scores(NamedTuple):
 
 
 def scores(results: Results) -> Scores:
-    """Takes the scores from a model's results.
+    """Returns the scores in a model's results.
 
     Raises:
-        UnavailableError: they lack the energy distances.
-        ValueError: the arrays do not fit each other.
+        ValueError: the results are damaged, or have no images.
     """
     counts, values = results.array("counts"), results.array("ged")
-    if values.ndim != 2 or values.shape[1] != len(counts) or not values.size:
-        raise ValueError(
-            f"{results.directory}: ged has shape {values.shape} for {len(counts)} "
-            "counts of samples; expected [images, counts]"
-        )
-    means = [results.numbers.get("ged", {}).get(str(n), {}) for n in counts]
+    if not values.size:
+        raise ValueError(f"{results.path}: no images, expected at least one")
+    means = [results.interval("ged", n) for n in results.counts]
     low, high = (
-        np.array([_number(mean.get(side)) for mean in means])
-        for side in ("low", "high")
+        np.array([_number(mean[side]) for mean in means]) for side in ("low", "high")
     )
     floor = results.array("floor") if results.has("floor") else None
     return Scores(results.name, counts, values, floor, low, high)
@@ -70,11 +65,10 @@ def draw(models: Sequence[Scores]) -> Figure:
 
     How to read it: each dot is one image's squared energy distance between samples and
     graders; lower is better, 0 means equal distributions. The large symbol is the mean
-    over images, also written above its column, with its confidence interval where one
-    was computed. The dashed line is the floor: what a perfect model would have in the
-    mean with so many samples. What counts is the distance from the symbol to the line,
-    not to 0. Horizontal stripes come from images in which graders, or samples, are
-    empty.
+    over images, also written above its column, with its confidence interval if there is
+    one. The dashed line is the floor: the mean that a perfect model would have with as
+    many samples. Compare the symbol with this line, not with 0. Horizontal stripes come
+    from images in which graders or samples are empty.
 
     Args:
         models: one or more, or the variants of an ablation; they need not have the same
@@ -128,7 +122,7 @@ def _strip(
         return
     half = min(_STRIP_WIDTH * _GROUP_WIDTH / number / 2, _MAX_JITTER)
     jitter = generator.uniform(-half, half, values.size)
-    # Thousands of dots would make the SVG slow to show: they are one picture in it.
+    # Thousands of dots would make the SVG slow to show, so they become one picture.
     axis.scatter(
         x + jitter,
         values,
@@ -197,7 +191,7 @@ _FLOOR_LINE = {"color": "black", "linewidth": 1.2, "linestyle": (0, (4, 2))}
 
 
 def _floor(models: Sequence[Scores], count: int) -> float:
-    """The mean floor for a count, from the first model that has it; else NaN."""
+    """Returns the mean floor of the first model that has one for a count, or NaN."""
     for model in models:
         if model.floor is not None and count in model.counts:
             values = model.floor[:, list(model.counts).index(count)]
@@ -235,7 +229,7 @@ def _legend(models: Sequence[Scores], with_floor: bool) -> list[Line2D]:
 
 
 def _name_with_gaps(model: Scores) -> str:
-    """The model's name, and how many images have no value."""
+    """Returns the model's name, with the number of images that have no value."""
     undefined = int((~np.isfinite(model.values)).any(axis=1).sum())
     note = f" ({undefined} of {len(model.values)} undefined)" if undefined else ""
     return model.name + note

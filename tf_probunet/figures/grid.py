@@ -22,11 +22,11 @@ _NUMBER_HEIGHT, _NUMBER_WIDTH = 0.16, 0.2
 
 
 class Group(NamedTuple):
-    """Maps that stand together: the image, the graders, or the samples.
+    """Neighbouring maps of one kind: the image, the graders, or the samples.
 
     Attributes:
-        name: of one of them.
-        number: how many there are; they are numbered if there are more than one.
+        name: of one map.
+        number: of maps; they are numbered if there are several.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Grid:
 
         Args:
             num_images: N.
-            groups: of the maps that each image has.
+            groups: the maps of each image.
             aspect: height of an image divided by its width.
             layout: one of `LAYOUTS`.
             title: above the grid.
@@ -72,13 +72,13 @@ class Grid:
         self._in_rows = layout == "rows"
         self._num_images, self._groups = num_images, groups
         sizes = [group.number for group in groups]
-        # Before each map, the gaps between groups.
+        # The sum of the gaps between groups before each map.
         self._shifts = np.repeat(np.arange(len(sizes)), sizes) * _GROUP_GAP
         self._left = _NUMBER_WIDTH if self._in_rows else _NAME_WIDTH
         self._top = _HEADING_HEIGHT if self._in_rows else _NUMBER_HEIGHT
         self._top += _TITLE_HEIGHT if title else 0.0
         width = style.PAGE_WIDTH
-        for _ in range(2):  # Note and legend are higher if the page is narrow.
+        for _ in range(2):  # The note and the legend need more lines on a narrow page.
             below = _Below(note, legend, width)
             self._fit_cells(aspect, style.PAGE_HEIGHT - below.height)
             width, height = self._extent()
@@ -175,7 +175,7 @@ class Grid:
 
 
 class _Below:
-    """The note and the legend below the cells, for a page of some width."""
+    """The note and the legend below the cells."""
 
     def __init__(self, note: str, legend: Sequence[np.ndarray], width: float) -> None:
         self._lines = pictures.wrapped(note, width)

@@ -1,4 +1,4 @@
-"""Samples over a plane of the latent space, with the graders' places in it."""
+"""Draws samples over a plane of the latent space, with the graders' positions."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Circle, Rectangle
 
 from tf_probunet import config, files
+from tf_probunet.artifacts.results_dir import UnavailableError
 from tf_probunet.figures import pictures, sample_grid, style
-from tf_probunet.figures.results import UnavailableError
 
-# Odd, so that the prior's mean is one of the places.
+# Odd, so that the prior's mean is one of the positions.
 GRID_SIZE = 19
 STEP_SIGMA = 0.5
 CIRCLES_SIGMA = (1, 2, 3, 4)
 
 # Bounds the memory of decoding: bytes of probabilities in one call.
 _DECODE_BYTES = 64 * 2**20
-# Pixels along a cell of the mosaic; more would not be seen.
+# Pixels along a cell of the mosaic; more would not be visible.
 _CELL_PIXELS = 110
 _MARGIN = 0.15
 _STRIP_MAPS = 7
@@ -71,14 +71,14 @@ def planes(
     number: int = 1,
     dims: tuple[int, int] = (0, 1),
 ) -> Iterator[Plane]:
-    """Decodes the planes of some images by a SavedModel.
+    """Decodes the planes of some images with a SavedModel.
 
     Args:
         saved_model: as run/export.py writes it.
         data_dir: a prepared data set.
         split: of the data set.
-        keys: which images; if none are named, the first `number`.
-        number: how many.
+        keys: of the images; the first `number` images if none are given.
+        number: of images.
         dims: the plane's latent dimensions; the others stay at the prior's mean.
 
     Yields:
@@ -90,7 +90,7 @@ def planes(
         ValueError: there are no such latent dimensions, or no such image.
     """
     settings = _check_model(pathlib.Path(saved_model), dims)
-    # Only here: the other figures do without TensorFlow.
+    # Imported here because the other figures do not need TensorFlow.
     from tf_probunet.artifacts import saved_model as saved_models
 
     examples = _examples(data_dir, split, settings, keys, number)
@@ -113,16 +113,18 @@ def plane(
         settings: the model's.
         example: `key`, `image` [H, W, C] and `labels` [G, H, W].
         dims: the plane's latent dimensions.
-        size: samples along each of them.
+        size: the number of samples along each dimension.
 
     Returns:
         The plane.
     """
     image = np.asarray(example["image"], np.float32)[None]
-    truth = _ground_truth(np.asarray(example["labels"]), settings)
+    truth = sample_grid.ground_truth(
+        np.asarray(example["labels"]), settings.data.task == "switched"
+    )
     prior = _moments(model.prior(image))
     z = _grid(*prior, dims, grid_positions(size))  # [size * size, L]
-    # One by one, as 32 modes of a street scene at once would take gigabytes.
+    # One at a time, because 32 modes of a street scene would take gigabytes.
     graders = [
         _moments(model.posterior(image, labels[None].astype(np.int32)))[0]
         for labels in truth.maps
@@ -209,7 +211,7 @@ def _draw_mosaic(axis: Axes, shown: Plane, window: tuple, binary: bool) -> None:
 
 
 def _mosaic(samples: np.ndarray, binary: bool) -> np.ndarray:
-    """Joins samples [n, n, h, w] to one picture, the last row of them on top."""
+    """Joins samples [n, n, h, w] into one picture, with their last row on top."""
     stride = [max(1, -(-size // _CELL_PIXELS)) for size in samples.shape[2:]]
     cells = samples[::-1, :, :: stride[0], :: stride[1]]
     joined = cells.transpose(0, 2, 1, 3).reshape(
@@ -250,7 +252,7 @@ def _draw_graders(axis: Axes, shown: Plane, binary: bool) -> None:
     for places in _clusters(inside):
         names = _ranges([_number(shown.grader_names[p]) for p in places])
         beyond = bool((inside[places] != shown.positions[places]).any())
-        # Fading with the distance, but never out of sight.
+        # Numbers fade with the distance, but stay visible.
         alpha = max(0.6, float(0.8 ** shown.off_plane[places].min()))
         axis.text(
             *inside[places].mean(axis=0),
@@ -268,7 +270,7 @@ def _draw_graders(axis: Axes, shown: Plane, binary: bool) -> None:
 
 
 def _clusters(positions: np.ndarray) -> list[list[int]]:
-    """Groups graders whose numbers would overlap, each with the first one near it."""
+    """Groups graders whose numbers would overlap, around the first of each group."""
     clusters: list[list[int]] = []
     for place, position in enumerate(positions):
         for cluster in clusters:
@@ -316,7 +318,7 @@ def _draw_strip(
 
 
 def _window(shown: Plane, binary: bool) -> tuple[slice, slice]:
-    """The rows and columns that matter: for lesions a square around all masks."""
+    """Returns the rows and columns to show: for lesions a square around all masks."""
     height, width = shown.image.shape[:2]
     marked = pictures.foreground(shown.samples).any(axis=(0, 1))
     marked |= pictures.foreground(shown.graders).any(axis=0)
@@ -336,7 +338,7 @@ def _window(shown: Plane, binary: bool) -> tuple[slice, slice]:
 def _grid(
     mean: np.ndarray, stddev: np.ndarray, dims: tuple[int, int], places: np.ndarray
 ) -> np.ndarray:
-    """Latents [n * n, L] over a plane; the second dimension changes slowest."""
+    """Returns latents [n * n, L] over a plane; the second dimension changes slowest."""
     z = np.tile(mean, (len(places) ** 2, 1))
     z[:, dims[0]] += stddev[0, dims[0]] * np.tile(places, len(places))
     z[:, dims[1]] += stddev[0, dims[1]] * np.repeat(places, len(places))
@@ -345,15 +347,6 @@ def _grid(
 
 def _moments(outputs: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     return np.asarray(outputs["mean"]), np.asarray(outputs["stddev"])
-
-
-def _ground_truth(
-    labels: np.ndarray, settings: config.Config
-) -> sample_grid.GroundTruth:
-    if settings.data.task == "switched":
-        return sample_grid.likely_modes(labels[0].astype(np.uint8), len(labels) * 32)
-    names = [f"grader {g + 1}" for g in range(len(labels))]
-    return sample_grid.GroundTruth(labels, names)
 
 
 def _check_model(saved_model: pathlib.Path, dims: tuple[int, int]) -> config.Config:
@@ -408,12 +401,12 @@ def _examples(
 
 
 def _number(name: str) -> int:
-    """The number in "grader 3" and "mode 17: 2.1 %"."""
+    """Returns the number in "grader 3" or "mode 17: 2.1 %"."""
     return int(name.split(":")[0].split()[-1])
 
 
 def _ranges(numbers: Sequence[int]) -> str:
-    """Writes numbers in short: "1,3" or "0–7,12", four ranges to a line."""
+    """Formats numbers as ranges, such as "1,3" or "0–7,12", four to a line."""
     runs: list[list[int]] = []
     for number in sorted(numbers):
         if runs and number == runs[-1][-1] + 1:

@@ -1,4 +1,4 @@
-"""Makes figures from results directories, and writes them as PNG and SVG."""
+"""Draws figures from results directories, and writes them as PNG and SVG."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from tf_probunet import locks
+from tf_probunet.artifacts import results_dir
+from tf_probunet.artifacts.results_dir import Results, Samples, UnavailableError
 from tf_probunet.figures import (
     ambiguity,
     energy_distance,
@@ -21,32 +23,26 @@ from tf_probunet.figures import (
     style,
     uncertainty,
 )
-from tf_probunet.figures.results import (
-    Results,
-    Samples,
-    UnavailableError,
-    check_comparable,
-)
 
 _TRUTHS_SHOWN = 4
-# As many square ones as fill a page.
+# The number of square images that fill a page.
 _GRID_IMAGES = 15
 
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """What to draw figures of.
+    """The input and the settings of figures.
 
     Attributes:
         results: of the models.
         saved_model: for the latent plane.
-        data_dir: for the latent plane.
-        split: of the data, for the latent plane.
-        keys: of images, for figures that show some; else the first ones.
-        num_images: how many then; 0 for each figure's own number.
-        num_samples: samples shown per image in the comparison of models.
-        layout: of the grid of samples, "columns" as in the paper or "rows".
-        dims: of the latent plane.
+        data_dir: for the latent plane: the prepared data set.
+        split: for the latent plane: the split of its images.
+        keys: the images to show; the first ones if none are given.
+        num_images: the number of images to show; 0 for the default of each figure.
+        num_samples: samples per image in the comparison of models.
+        layout: of the grid of samples: "columns", as in the paper, or "rows".
+        dims: the dimensions of the latent plane.
     """
 
     results: Sequence[Results] = ()
@@ -72,11 +68,29 @@ class Request:
         return self.results
 
     def samples(self, results: Results, number: int) -> Samples:
-        """Returns the images to show; `number` of them unless more were asked for."""
+        """Returns the images to show; by default the first `number`."""
         return results.samples(self.keys, self.num_images or number)
 
 
 Named = Iterator[tuple[str, Figure]]
+
+
+def read_results(
+    directories: Sequence[str], names: Sequence[str] = ()
+) -> list[Results]:
+    """Reads the results of several models.
+
+    Args:
+        directories: that run/evaluate.py wrote.
+        names: of the models; the names of the directories by default.
+
+    Raises:
+        FileNotFoundError: a directory holds no results.
+        ValueError: there are not as many names as directories, two names are the same,
+            or the results can't be compared.
+    """
+    default = [pathlib.Path(directory).resolve().name for directory in directories]
+    return results_dir.read_all(directories, names or default)
 
 
 @locks.holding("out_dir")
@@ -86,14 +100,14 @@ def make(
     out_dir: str,
     report: Callable[[str], None] = print,
 ) -> list[pathlib.Path]:
-    """Writes a figure, or all that the input allows.
+    """Draws and writes a figure, or all figures that the input allows.
 
     Args:
         figure: one of `FIGURES`, or "all".
-        request: what to draw it of.
+        request: the input and the settings.
         out_dir: where to write.
-        report: told each file that is written, and which figures were left out of
-            "all" and why.
+        report: called with a line for each file that is written, and for each figure of
+            "all" that is left out.
 
     Returns:
         The files.
@@ -101,12 +115,11 @@ def make(
     Raises:
         FileNotFoundError: a file is missing.
         ValueError: the figure is unknown, the input does not hold what it needs, or
-            results can not be compared.
+            the results can't be compared.
     """
     if figure not in (*FIGURES, "all"):
         raise ValueError(f"figure is {figure!r}; expected all, {', '.join(FIGURES)}")
-    if request.results:
-        check_comparable(request.results)
+    results_dir.check_comparable(request.results)
     if figure != "all":
         return _write(FIGURES[figure](request), out_dir, report)
     paths = []
@@ -116,7 +129,7 @@ def make(
         except UnavailableError as error:
             report(f"left out {name}: {error}")
     if not paths:
-        raise ValueError("no figure can be made of this input; see the lines above")
+        raise ValueError("no figure can be drawn from this input; see the lines above")
     return paths
 
 
@@ -146,14 +159,18 @@ def _sample_grid(request: Request) -> Named:
         if not request.keys and not request.num_images:
             height, width = shown.images.shape[1:3]
             shown = shown.first(max(1, _GRID_IMAGES * height // width))
-        truths = [_ground_truth(results, graders) for graders in shown.graders]
+        switched = _is_switched(results)
+        truths = [
+            sample_grid.ground_truth(graders, switched, _TRUTHS_SHOWN)
+            for graders in shown.graders
+        ]
         number = min(len(truth.maps) for truth in truths)
         figure = sample_grid.draw(
             images=shown.images,
             graders=np.stack([truth.maps[:number] for truth in truths]),
             samples=shown.samples,
             layout=request.layout,
-            grader_word="truth" if results.has("mode_counts") else "grader",
+            grader_word="truth" if switched else "grader",
             keys=shown.keys,
             title=results.name,
         )
@@ -164,12 +181,14 @@ def _sample_comparison(request: Request) -> Named:
     first, *others = request.models()
     if not others:
         raise UnavailableError(
-            "there is one model only; expected two or more to compare"
+            "there is only one model; expected two or more to compare"
         )
     shown = request.samples(first, 2)
     rest = [results.samples(shown.keys) for results in others]
     for n, key in enumerate(shown.keys):
-        truth = _ground_truth(first, shown.graders[n], request.num_samples - 1)
+        truth = sample_grid.ground_truth(
+            shown.graders[n], _is_switched(first), request.num_samples - 1
+        )
         samples = {first.name: shown.samples[n][: request.num_samples]}
         for results, theirs in zip(others, rest):
             samples[results.name] = theirs.samples[n][: request.num_samples]
@@ -267,14 +286,10 @@ def _write(
     return paths
 
 
-def _ground_truth(results: Results, graders, number: int = _TRUTHS_SHOWN):
-    """What the graders marked, or the likely modes of a street scene."""
-    if results.has("mode_counts") and len(graders) == 1:
-        return sample_grid.likely_modes(graders[0], number)
-    names = [f"grader {g + 1}" for g in range(len(graders))]
-    return sample_grid.GroundTruth(graders, names)
+def _is_switched(results: Results) -> bool:
+    return results.has("mode_counts")
 
 
 def _slug(name: str) -> str:
-    """Makes a name fit for a file."""
+    """Returns a name as part of a file name."""
     return re.sub(r"[^\w.-]+", "-", name).strip("-.") or "unnamed"

@@ -1,4 +1,4 @@
-"""How often each of the 32 street-scene modes is sampled, against its probability."""
+"""Compares how often each of the 32 street-scene modes is sampled and is true."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from tf_probunet.artifacts.results_dir import Results
 from tf_probunet.dataset.cityscapes_labels import (
     MODE_BITS,
     MODE_PROBABILITIES,
@@ -15,12 +16,11 @@ from tf_probunet.dataset.cityscapes_labels import (
 )
 from tf_probunet.evaluation.metrics import switched_calibration
 from tf_probunet.figures import style
-from tf_probunet.figures.results import Results
 
 # Around the probabilities, 0.5 % to 11 %.
 _X_LIMITS = (3e-3, 0.2)
 _HIGHEST = 0.5
-# Frequencies below are as good as never.
+# Lower frequencies are drawn as never sampled.
 _LOWEST = 1e-4
 _SIGMAS_OF_90_PERCENT = 1.645
 _SAMPLED, _TRUE = style.BLUE, style.BLACK
@@ -47,7 +47,7 @@ def pixel_counts(results: Results) -> np.ndarray:
 def undecided_share(results: Results) -> float:
     """Returns the share of samples that fit several modes of the image.
 
-    NaN for results of earlier versions, which do not say.
+    It is NaN for results of earlier versions, which do not have it.
 
     Raises:
         UnavailableError: the results are not of the task with switched classes.
@@ -66,12 +66,12 @@ def draw(
 
     How to read it: each dot is one of the 32 modes. On the bisector a mode is sampled
     as often as it is true; above it too often, below it too rarely. Nine of ten dots
-    of a perfect model lie in the grey band, as wide as chance makes it for so many
+    of a perfect model lie in the grey band, whose width follows from the number of
     independent samples. Open triangles at the bottom are modes that were never, or
     hardly ever, sampled. KL is the divergence of the sampled from the true frequencies;
-    0 is best. Samples that fit several modes, because they show neither a class of the
-    image nor its new class, are shared among these by probability: where they are many,
-    dots on the bisector say little.
+    0 is best. Samples that show neither a class of the image nor its new class fit
+    several modes, and are shared among these by probability. If there are many such
+    samples, dots on the bisector say little.
 
     Args:
         counts: [32] samples per closest mode, by the model's name.
@@ -132,13 +132,13 @@ def draw_histograms(
 
 
 def _bottom(frequencies: Sequence[np.ndarray]) -> float:
-    """Where the axis begins: below every mode that is sampled at all."""
+    """Returns the lower end of the axis, below every mode that is sampled."""
     sampled = np.concatenate([f[f > _LOWEST] for f in frequencies])
     return 0.5 * min(sampled.min(), _X_LIMITS[0])
 
 
 def _draw_band(axis: Axes, num_samples: float, bottom: float) -> None:
-    """Draws the bisector and how far chance may move the modes from it."""
+    """Draws the bisector, and the band in which chance leaves a perfect model."""
     line = np.geomspace(*_X_LIMITS, 100)
     # The normal approximation to the binomial.
     chance = _SIGMAS_OF_90_PERCENT * np.sqrt(line * (1 - line) / num_samples)

@@ -32,12 +32,12 @@ _SHADOW = [
 
 
 def is_binary(*stacks: np.ndarray) -> bool:
-    """Whether all label maps hold only 0, 1 and the ignored label."""
+    """Returns whether all label maps hold only 0, 1 and the ignored label."""
     return all(np.isin(labels, (0, 1, IGNORE_LABEL)).all() for labels in stacks)
 
 
 def foreground(labels: np.ndarray) -> np.ndarray:
-    """Returns where binary label maps are marked; ignored pixels are not."""
+    """Returns which pixels of binary label maps are marked, and not ignored."""
     return (labels != 0) & (labels != IGNORE_LABEL)
 
 
@@ -53,10 +53,10 @@ def show_labels(
     """Shows a label map: its outline over the image, or its classes in colours.
 
     Args:
-        axis: where.
+        axis: where to draw.
         image: [H, W, C] in 0..1.
         labels: [H, W].
-        binary: outline (of all that is marked) or colours.
+        binary: whether to draw an outline of all marked pixels, instead of colours.
         colour: of the outline.
     """
     if binary:
@@ -67,7 +67,7 @@ def show_labels(
 
 
 def show_array(axis: Axes, array: np.ndarray, **settings):
-    """Shows [H, W] or [H, W, 3] over the whole of the axes, without ticks."""
+    """Shows [H, W] or [H, W, 3] over the whole axes, without ticks."""
     shown = axis.imshow(array, aspect="auto", **settings)
     axis.set_axis_off()
     return shown
@@ -116,7 +116,7 @@ def class_legend(page: style.Page, stacks: Sequence[np.ndarray]) -> None:
 
 
 def wrapped(text: str, width: float, fontsize: float = style.SMALL) -> list[str]:
-    """Breaks a text into lines of so many inches."""
+    """Breaks a text into lines of a width in inches."""
     number = max(1, int(width * _CHARACTERS_PER_INCH / fontsize))
     return textwrap.wrap(text, number, break_on_hyphens=False)
 

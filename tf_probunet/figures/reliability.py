@@ -1,4 +1,4 @@
-"""Reliability of the samples' mean as a pixel's probability of being marked."""
+"""Draws how reliable the mean of the samples is as a pixel's probability."""
 
 from __future__ import annotations
 
@@ -8,29 +8,30 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from tf_probunet.artifacts.results_dir import Results
 from tf_probunet.evaluation.metrics.calibration import Reliability
 from tf_probunet.figures import style
-from tf_probunet.figures.results import Results
 
 
 def pixel_reliability(results: Results) -> Reliability:
-    """Takes the sums per bin from a model's results.
+    """Returns the sums per bin in a model's results.
 
     Raises:
-        UnavailableError: they lack them.
+        UnavailableError: the results do not have them.
     """
     return Reliability(*results.array("pixel_reliability").sum(axis=0))
 
 
 @style.styled()
 def draw(models: Mapping[str, Reliability]) -> Figure:
-    """Draws how often pixels are marked, over the probability the samples give them.
+    """Draws how often graders mark pixels, over the share of samples that do.
 
     How to read it: above, each symbol is one bin of pixels: how many of the samples
-    mark them, on average, and how many of the graders do. On the diagonal the samples'
-    share is a probability to rely on; above it lesions are missed, below it invented.
-    Below, how many pixels (times graders) a bin holds, on a logarithmic scale: most are
-    background, and a bin with few of them weighs little. ECE is the expected
+    mark them, on average, and how many of the graders do. On the diagonal the share of
+    samples is a reliable probability. Above it the model misses lesions, below it the
+    model invents them. The lower panel shows the number of pixels (times graders) in
+    each bin, on a logarithmic scale: most are background, and a bin with few pixels has
+    little weight. ECE is the expected
     calibration error; 0 is best. With few samples even a perfect model's curve is
     flatter than the diagonal.
 

@@ -27,7 +27,7 @@ _NAME_SIZE = 7
 
 
 class GroundTruth(NamedTuple):
-    """Label maps that stand for the truth, and what they are called.
+    """Label maps of the ground truth, and their names.
 
     Attributes:
         maps: [G, H, W].
@@ -159,14 +159,30 @@ def compare(
     return page.figure
 
 
-def likely_modes(labels: np.ndarray, number: int) -> GroundTruth:
-    """The most probable ground truths of a street scene with switched classes.
+def ground_truth(
+    graders: np.ndarray, is_switched: bool, number: int = NUM_MODES
+) -> GroundTruth:
+    """Returns what the graders marked, or the likely modes of a street scene.
 
-    Modes that differ only in classes which the scene lacks are one and the same.
+    Args:
+        graders: [G, H, W]; in the switched task the labels before any flip, G = 1.
+        is_switched: whether this is the switched task.
+        number: the largest number of modes to return.
+    """
+    if is_switched:
+        return likely_modes(graders[0].astype(np.uint8), number)
+    names = [f"grader {g + 1}" for g in range(len(graders))]
+    return GroundTruth(graders, names)
+
+
+def likely_modes(labels: np.ndarray, number: int) -> GroundTruth:
+    """Returns the most probable ground truths of a street scene in the switched task.
+
+    Modes that differ only in classes that the scene does not show count as one.
 
     Args:
         labels: [H, W], the 19 training classes before any flip, or the ignored label.
-        number: how many, at most.
+        number: the largest number of modes to return.
 
     Returns:
         The maps and their names, the mode's number with its probability.

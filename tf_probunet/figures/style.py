@@ -1,4 +1,4 @@
-"""What all figures share: page, colours, fonts, and files that are always the same."""
+"""The style of all figures: page, colours, fonts, and reproducible files."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from matplotlib.text import Text
 
 from tf_probunet import files
 
-# Text is set for a figure that fills a page's width, so that it need not be scaled.
+# Font sizes fit a figure as wide as a page, so that it need not be scaled.
 PAGE_WIDTH = 7.1
 PAGE_HEIGHT = 9.4
 DPI = 300
 
-# Okabe and Ito's colours: told apart by colour-blind readers.
+# Okabe and Ito's colours, which colour-blind readers can distinguish.
 BLACK, ORANGE, SKY_BLUE, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 YELLOW, BLUE, VERMILION, PURPLE = "#F0E442", "#0072B2", "#D55E00", "#CC79A7"
 GREY = "#666666"
@@ -27,7 +27,7 @@ GREY = "#666666"
 GRADER_COLOUR = ORANGE
 SAMPLE_COLOUR = SKY_BLUE
 
-# Of models, in turn; the markers tell them apart in grey as well.
+# Of models, in turn; the markers distinguish them in grey as well.
 MODEL_COLOURS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY_BLUE, GREY, BLACK)
 MODEL_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<")
 
@@ -52,7 +52,7 @@ _SETTINGS = {
 
 
 def styled() -> Any:
-    """Returns a context, or decorator, with our settings whatever the user's are."""
+    """Returns a context manager, or decorator, that replaces the user's settings."""
     return matplotlib.style.context(_SETTINGS, after_reset=True)
 
 
@@ -82,7 +82,7 @@ class Page:
 
 
 def new_figure(width: float, height: float, **settings: Any) -> Figure:
-    """Returns a figure of that size in inches, known to no global state."""
+    """Returns a figure of a size in inches, unknown to pyplot."""
     figure = Figure(figsize=(width, height), **settings)
     FigureCanvasAgg(figure)
     return figure
@@ -111,17 +111,17 @@ def panels(number: int, height: float, columns: int = 3, **settings: Any):
 
 @styled()
 def to_png(figure: Figure, dpi: int = 150) -> bytes:
-    """Renders a figure to PNG; the same figure gives the same bytes."""
+    """Renders a figure as PNG; the same figure gives the same bytes."""
     return _render(figure, "png", dpi)
 
 
 @styled()
 def save(figure: Figure, out_dir: files.Path, stem: str) -> list[pathlib.Path]:
-    """Writes `<stem>.png` and `<stem>.svg`, whole or not at all.
+    """Writes `<stem>.png` and `<stem>.svg` atomically.
 
     Args:
         figure: what to write.
-        out_dir: where; made if need be.
+        out_dir: the directory, created if necessary.
         stem: the files' name without suffix.
 
     Returns:
@@ -137,7 +137,7 @@ def save(figure: Figure, out_dir: files.Path, stem: str) -> list[pathlib.Path]:
 
 def _render(figure: Figure, suffix: str, dpi: int) -> bytes:
     buffer = io.BytesIO()
-    # SVG files carry the time of day unless told not to.
+    # Without this, SVG files hold the time of day.
     metadata = {"Date": None} if suffix == "svg" else None
     figure.savefig(buffer, format=suffix, dpi=dpi, metadata=metadata)
     return buffer.getvalue()

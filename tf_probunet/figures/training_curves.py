@@ -1,4 +1,4 @@
-"""How runs went: energy distance and the two terms of the objective, by step."""
+"""Draws the energy distance and the terms of the objective over training."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _PANELS = {
 def draw(
     runs: Mapping[str, Mapping[str, Mapping[int, float]]], floor: float | None = None
 ) -> Figure:
-    """Draws what validation found in the course of runs.
+    """Draws the validation scores of runs, by step.
 
     How to read it: on the left is what a user gets, samples from the prior against the
     graders. In the middle is how well latents from the posterior, which has seen the
-    grader, are decoded, and on the right how far the posterior is from the prior. Where
-    the middle falls and the left does not, the prior no longer knows what the posterior
-    has learned to say.
+    grader, are decoded, and on the right how far the posterior is from the prior. If
+    the middle falls and the left does not, the posterior has learned something that
+    the prior cannot predict.
 
     Args:
-        runs: by name, what each has logged: numbers by tag and step.
-        floor: energy distance of a perfect model, as a dashed line.
+        runs: by name, the numbers that each run has logged, by tag and step.
+        floor: the energy distance of a perfect model, drawn as a dashed line.
 
     Returns:
         The figure.

@@ -1,4 +1,4 @@
-"""Maps of what samples agree on and what not, for each image."""
+"""Draws where the samples of an image agree, and where they do not."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tf_probunet.dataset.cityscapes_labels import NUM_CLASSES
 from tf_probunet.evaluation.metrics import distances
 from tf_probunet.figures import pictures, style
 
-# A pixel is in the band of the share of samples that mark it.
+# The bands of the share of samples that mark a pixel.
 BAND_EDGES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 _CLASSES = distances.LabelSet(tuple(range(NUM_CLASSES)), NUM_CLASSES)
@@ -68,7 +68,8 @@ def most_different(samples: np.ndarray) -> Pair:
         samples: [S, H, W] binary, or with up to 24 classes; at least two.
 
     Returns:
-        The pair; of equals the one that marks most. Two empty masks have distance 0.
+        The pair; among equal distances, the pair that marks most pixels. Two empty
+        masks have distance 0.
 
     Raises:
         ValueError: there is only one sample.
@@ -83,7 +84,7 @@ def most_different(samples: np.ndarray) -> Pair:
     first, second = np.triu_indices(len(samples), 1)
     apart = between[first, second]
     marked = (samples > 0).sum(axis=(1, 2))
-    # Where one of two masks is empty the distance is 1, however large the other is.
+    # If one of two masks is empty the distance is 1, however large the other is.
     ties = np.where(apart > apart.max() - 1e-9, marked[first] + marked[second], -1)
     best = int(ties.argmax())
     return Pair(int(first[best]), int(second[best]), float(apart[best]))
@@ -98,12 +99,12 @@ def draw(
     keys: Sequence[str],
     title: str = "",
 ) -> Figure:
-    """Draws a row of maps per image: what samples agree on, and what not.
+    """Draws a row of maps per image: where the samples agree, and where they do not.
 
     How to read it, for lesions: the graders' outlines; the share of samples that mark a
     pixel; its entropy in bits, 1 where half of them do; the same share as bands over
-    the image: outside of the outermost one fewer than 5 % of the samples see a lesion,
-    inside of the innermost one at least 95 % do; and the two samples that are furthest
+    the image: outside the outermost one fewer than 5 % of the samples mark a lesion,
+    inside the innermost one at least 95 % do; and the two samples that are furthest
     apart (solid and dashed), the range of opinions in one picture. For street scenes:
     the ground truth; the class most samples choose; the entropy of the classes in bits,
     brightest at the largest of all images; and the two samples that are furthest apart.
@@ -113,7 +114,7 @@ def draw(
         graders: [N, G, H, W] labels.
         samples: [N, S, H, W] labels, S at least 2.
         keys: [N].
-        title: above all.
+        title: above the figure.
 
     Returns:
         The figure, as wide as a page.
@@ -216,7 +217,7 @@ class _View:
         self.pair = most_different(samples)
 
     def caption(self) -> str:
-        """How far the most different samples are apart."""
+        """Returns the distance between the most different samples, as text."""
         pair = [self.samples[self.pair.first], self.samples[self.pair.second]]
         empty = sum(not pictures.foreground(labels).any() for labels in pair)
         note = ("", ", one is empty", ", both are empty")[empty]
@@ -245,7 +246,7 @@ def _show_entropy(axis: Axes, view: _View):
 def _show_bands(axis: Axes, view: _View):
     pictures.show_image(axis, view.image)
     mean = mean_map(view.samples)
-    # Pixel by pixel: contours between pixels would show bands that no sample has.
+    # Pixel by pixel, as contours between pixels would show bands that no sample has.
     norm = BoundaryNorm([100 * edge for edge in BAND_EDGES] + [101], _BANDS.N)
     outside = mean < BAND_EDGES[0]
     return pictures.show_array(

@@ -6,7 +6,9 @@ import dataclasses
 import math
 import pathlib
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Optional
+
+from tf_probunet.config import MAX_SAMPLES, MAX_SIDE, Checked, field
 
 OUTPUT_FORMATS = ("auto", "dicom_seg", "nifti", "png")
 # The SavedModel that comes with the repository, relative to its root.
@@ -36,47 +38,43 @@ def model_path(given: str | None, root: pathlib.Path) -> pathlib.Path:
     return shipped
 
 
-def _field(default: Any, text: str, **limits: Any) -> Any:
-    return dataclasses.field(default=default, metadata={"help": text, **limits})
-
-
 @dataclasses.dataclass(frozen=True)
-class CropConfig:
+class CropConfig(Checked):
     """Which part of which images is looked at, and how it is made to fit the model."""
 
-    slice: str | None = _field(
+    slice: Optional[str] = field(
         None,
         "of a series or volume, counted from 0: one slice such as 12, or a range such "
         "as 10:20 (slices 10 to 19: the end is not included)",
     )
-    instance_number: int | None = _field(
+    instance_number: Optional[int] = field(
         None, "of a DICOM series: the slice with this InstanceNumber"
     )
-    z_mm: float | None = _field(
+    z_mm: Optional[float] = field(
         None, "of a DICOM series or NIfTI volume: the slice nearest to this height"
     )
-    series: str | None = _field(
+    series: Optional[str] = field(
         None, "SeriesInstanceUID, or its end, where a folder holds several CT series"
     )
-    region: str | None = _field(
+    region: Optional[str] = field(
         None, "row,col,height,width: the part of the image to segment, in its pixels"
     )
-    center: str | None = _field(
+    center: Optional[str] = field(
         None,
         "row,col: segment a crop around this pixel, of the size that the model was "
         "scored with (of which the network may see only the middle)",
     )
-    whole: bool = _field(
+    whole: bool = field(
         False,
         "segment whole slices and series also with a model of crops around a lesion",
     )
-    pad: bool = _field(
+    pad: bool = field(
         False, "mirror the image at its border where its size does not fit the model"
     )
-    spacing_mm: str | None = _field(
+    spacing_mm: Optional[str] = field(
         None, "height,width of a pixel in mm, where the file does not say"
     )
-    window: str | None = _field(
+    window: Optional[str] = field(
         None,
         "for models trained on 8-bit pictures: low,high that become black and white, "
         "or minmax of the region; the default for crops where the model's own were "
@@ -85,6 +83,7 @@ class CropConfig:
 
     def __post_init__(self) -> None:
         """Checks what can be checked without an image."""
+        super().__post_init__()
         if self.region is not None and self.center is not None:
             raise ValueError(
                 f"region is {self.region} and center {self.center}, expected one only"
@@ -96,8 +95,6 @@ class CropConfig:
         ]
         if len(chosen) > 1:
             raise ValueError(f"{' and '.join(chosen)} are given, expected one only")
-        if self.z_mm is not None and not math.isfinite(self.z_mm):
-            raise ValueError(f"z_mm is {self.z_mm}, expected a height in mm")
         for name, parse in _PARSERS.items():
             text = getattr(self, name)
             if text is not None:
@@ -176,42 +173,34 @@ class CropConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class PredictConfig:
+class PredictConfig(Checked):
     """How many samples are drawn, and how they are written."""
 
-    num_samples: int = _field(16, "segmentations per image")
-    seed: int = _field(0, "of the samples; the same for every image")
-    output_format: str = _field(
+    num_samples: int = field(
+        16, "segmentations per image", at_least=1, at_most=MAX_SAMPLES
+    )
+    seed: int = field(
+        0, "of the samples; the same for every image", at_least=-(2**31), below=2**31
+    )
+    output_format: str = field(
         "auto",
         "of the label maps; auto: that of the input (PNG for DICOM where highdicom "
         "is not installed)",
         choices=OUTPUT_FORMATS,
     )
-    group_iou: float = _field(
-        0.7, "samples whose IoU is at least this are one hypothesis"
+    group_iou: float = field(
+        0.7,
+        "samples whose IoU is at least this are one hypothesis",
+        at_least=0,
+        at_most=1,
     )
-    tile_size: int = _field(
-        512, "larger images are segmented in tiles of this height and width"
+    tile_size: int = field(
+        512,
+        "larger images are segmented in tiles of this height and width",
+        at_least=1,
+        at_most=MAX_SIDE,
     )
-    overwrite: bool = _field(False, "replace earlier results of the same names")
-
-    def __post_init__(self) -> None:
-        """Checks the numbers."""
-        limits = {
-            "num_samples": (1, 4096),
-            "seed": (-(2**31), 2**31 - 1),
-            "group_iou": (0, 1),
-            "tile_size": (1, 2**15),
-        }
-        for name, (low, high) in limits.items():
-            value = getattr(self, name)
-            if not low <= value <= high:
-                raise ValueError(f"{name} is {value}, expected {low} to {high}")
-        if self.output_format not in OUTPUT_FORMATS:
-            raise ValueError(
-                f"output_format is {self.output_format!r}, expected one of "
-                f"{', '.join(OUTPUT_FORMATS)}"
-            )
+    overwrite: bool = field(False, "replace earlier results of the same names")
 
 
 def _numbers(name: str, text: str, count: int, kind: type, what: str) -> tuple:

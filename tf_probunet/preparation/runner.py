@@ -15,18 +15,15 @@ import functools
 import json
 import os
 import pathlib
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from tf_probunet import files, locks
+from tf_probunet import files, locks, resume
 from tf_probunet.dataset import records
 from tf_probunet.hashing import salted_hash
 from tf_probunet.imaging.problem import Problem, reasons
 from tf_probunet.preparation import processes
 from tf_probunet.progress import Progress
-
-_PARTS = ".parts"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,7 +129,9 @@ def run(
     if len(names) < len(units):
         raise ValueError(f"two units are called {names.most_common(1)[0][0]!r}")
     _raise_if_strict(problems, strict)
-    part_dir = _part_dir(out_dir, spec)
+    settings = {"format": records.FORMAT_VERSION, **dataclasses.asdict(spec)}
+    part_dir = resume.parts_dir(out_dir, settings)
+    resume.remove_parts(out_dir, keep=part_dir)
     problems, counts = list(problems), collections.Counter(counts or {})
     parts = []
     for summary in _process_all(units, process, spec, part_dir, num_workers, strict):
@@ -159,7 +158,7 @@ def run(
     report = _report(info, problems, counts)
     files.write_json(out_dir / "report.json", report)
     files.write_text(out_dir / "report.txt", report_text(report))
-    shutil.rmtree(out_dir / _PARTS)
+    resume.remove_parts(out_dir)
     return report
 
 
@@ -242,17 +241,6 @@ def _other_dataset(out_dir: pathlib.Path, found: records.DatasetSpec) -> ValueEr
 
 def _settings(spec: records.DatasetSpec) -> str:
     return json.dumps(dataclasses.asdict(spec), sort_keys=True)
-
-
-def _part_dir(out_dir: pathlib.Path, spec: records.DatasetSpec) -> pathlib.Path:
-    """Returns the directory of the parts; those of other settings are removed."""
-    fingerprint = salted_hash(_settings(spec), records.FORMAT_VERSION)
-    wanted = out_dir / _PARTS / f"{fingerprint:016x}"
-    wanted.mkdir(parents=True, exist_ok=True)
-    for other in (out_dir / _PARTS).iterdir():
-        if other != wanted:
-            shutil.rmtree(other)
-    return wanted
 
 
 def _process_all(

@@ -16,7 +16,7 @@ import tensorflow as tf
 from tf_probunet import damage, files, locks, models
 from tf_probunet.artifacts import saved_model
 from tf_probunet.config import Config
-from tf_probunet.dataset import input_pipeline, records
+from tf_probunet.dataset import input_pipeline, records, task
 from tf_probunet.hashing import salted_hash
 from tf_probunet.models.base import Batch, SegmentationModel
 from tf_probunet.models.weight_average import WeightAverage
@@ -130,11 +130,7 @@ def fit_to_data(config: Config, info: records.DatasetInfo) -> Config:
             f"graders_per_image is {graders}, but the images of {info.data_dir} have "
             f"{spec.num_graders}"
         )
-    if config.data.task == "switched" and spec.name != "cityscapes":
-        raise ValueError(
-            f"task is 'switched', which needs Cityscapes labels, but {info.data_dir} "
-            f"holds {spec.name!r}"
-        )
+    task.check(spec, config.data.task, info.data_dir)
     num_classes = input_pipeline.num_classes(info, config.data)
     if config.training.tune_foreground and num_classes != 2:
         raise ValueError(

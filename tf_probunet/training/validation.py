@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from tf_probunet import files, seeds
 from tf_probunet.config import Config
-from tf_probunet.dataset import input_pipeline, records
+from tf_probunet.dataset import input_pipeline, records, task
 from tf_probunet.evaluation.metrics import ged, switched_modes
 from tf_probunet.figures import sample_grid, style
 from tf_probunet.models.base import Batch, SegmentationModel
@@ -288,13 +288,12 @@ def _scorer(
 ) -> Callable[[np.ndarray, np.ndarray], float]:
     """Returns the energy distance (samples [S, H, W], graders [G, H, W]) -> float."""
     spec = info.spec
-    if config.data.task == "switched":
+    kind = task.kind(spec, config.data.task)
+    if kind == "switched":
         return lambda samples, graders: switched_modes.energy_distance(
             samples, graders[0], ignore=spec.ignore_label
         )
-    if spec.num_classes == 2 and spec.ignore_label is None:
+    if kind == "binary":
         return ged.energy_distance
-    labels = ged.LabelSet(
-        tuple(range(1, spec.num_classes)), spec.num_classes, spec.ignore_label
-    )
+    labels = ged.LabelSet.of_foreground(spec.num_classes, spec.ignore_label)
     return lambda samples, graders: ged.energy_distance(samples, graders, labels=labels)

@@ -27,7 +27,7 @@ def _discs(rng, number, size=16):
 
 
 def _stripes(*widths):
-    """Masks [S, 1, 8] with the first so many pixels marked."""
+    """Masks [S, 1, 8] in which the first pixels are marked."""
     return np.array([[[1] * w + [0] * (8 - w)] for w in widths], np.uint8)
 
 

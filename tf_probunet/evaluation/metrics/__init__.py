@@ -1,1 +1,1 @@
-"""The metrics: functions of arrays, NumPy and SciPy only."""
+"""The metrics: functions of arrays that need only NumPy and SciPy."""

@@ -25,8 +25,8 @@ def ncc(samples: np.ndarray, graders: np.ndarray) -> float:
         graders: [M, H, W] binary.
 
     Returns:
-        The correlation, in [-1, 1]. Where one of two maps is constant it counts as 0,
-        where both are as 1.
+        The correlation, in [-1, 1]. It is 0 if one of two maps is constant, and 1 if
+        both are.
 
     Raises:
         ValueError: on other values or on shapes that do not fit.
@@ -48,8 +48,8 @@ def variance_ncc(samples: np.ndarray, graders: np.ndarray) -> float:
         graders: [M, H, W] binary.
 
     Returns:
-        The correlation, in [-1, 1]. If one variance is the same for all pixels it
-        counts as 0, if both are as 1.
+        The correlation, in [-1, 1]. It is 0 if one variance is the same for all pixels,
+        and 1 if both are.
 
     Raises:
         ValueError: on other values or on shapes that do not fit.

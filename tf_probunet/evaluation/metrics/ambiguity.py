@@ -1,4 +1,4 @@
-"""Telling ambiguous from unambiguous images by how many samples hold a lesion."""
+"""Detects ambiguous images by the number of samples that mark a lesion."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ DIRECTIONS = ("below", "from")
 
 
 class Rule(NamedTuple):
-    """Says "ambiguous" where the count is below the threshold, or from it on.
+    """Calls an image ambiguous if its count is below a threshold, or at least that.
 
     Attributes:
-        threshold: 0 to S + 1, so that always and never are among the rules.
+        threshold: 0 to S + 1, so that "always" and "never" are rules too.
         direction: "below" or "from".
     """
 
@@ -31,7 +31,7 @@ class Rule(NamedTuple):
 
 
 class Detection(NamedTuple):
-    """How well the counts tell ambiguous images.
+    """How well the counts detect ambiguous images.
 
     Attributes:
         rule: the best on validation.
@@ -113,13 +113,13 @@ def best_rule(
 ) -> Rule:
     """The rule that is right most often.
 
-    Of equals the first direction, then the lowest threshold.
+    Among equally good rules, the first direction and then the lowest threshold win.
 
     Args:
         counts: [N] lesion presences among the samples.
         ambiguous: [N] bool.
         num_samples: S.
-        directions: those allowed, "below" and "from".
+        directions: the allowed ones of "below" and "from".
 
     Returns:
         The rule.
@@ -145,7 +145,7 @@ def auroc(scores: np.ndarray, positive: np.ndarray) -> float:
         positive: [N] bool.
 
     Returns:
-        The area; NaN without a positive or without a negative.
+        The area; NaN if there are no positives or no negatives.
 
     Raises:
         ValueError: if a score is NaN or the lengths differ.
@@ -206,10 +206,10 @@ def detect(
 def cross_fitted_accuracy(
     counts: np.ndarray, ambiguous: np.ndarray, groups: np.ndarray, num_samples: int
 ) -> float:
-    """Accuracy where there is no other split to choose the rule on.
+    """Accuracy if there is no other split to choose the rule on.
 
-    The groups (patients) are cut into two halves, in an order that depends on their
-    names only; each half is told by the rule that is best on the other.
+    The groups (patients) are divided into two halves, which depend only on their names.
+    The images of each half are classified by the rule that is best on the other half.
 
     Args:
         counts: [N] lesion presences among the samples.
@@ -218,7 +218,7 @@ def cross_fitted_accuracy(
         num_samples: S.
 
     Returns:
-        The share of all images that are told right.
+        The share of images that are classified correctly.
 
     Raises:
         ValueError: on counts not in 0 to S, unequal lengths or fewer than two groups.

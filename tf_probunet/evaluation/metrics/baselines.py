@@ -1,4 +1,4 @@
-"""Trivial models, as samples to score beside the real ones."""
+"""Samples of trivial models, to compare real models with."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def majority(graders: np.ndarray, num_samples: int) -> np.ndarray:
 def graders_themselves(graders: np.ndarray, num_samples: int) -> np.ndarray:
     """Samples that are the graders, in turn.
 
-    Where S is not a multiple of M the first graders appear once more than the last.
+    If S is not a multiple of M, the first graders appear once more than the last.
 
     Args:
         graders: [M, H, W] or [N, M, H, W] binary.

@@ -1,4 +1,4 @@
-"""Calibration of pixel-wise means and of lesion presence, summed up image by image."""
+"""Calibration of pixel-wise means and of lesion presence, summed over images."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Reliability(NamedTuple):
     observed: np.ndarray
 
     def merge(self, other: Reliability) -> Reliability:
-        """Sums over both; the number of bins must agree.
+        """Returns the sums over both.
 
         Raises:
-            ValueError: if it does not.
+            ValueError: the numbers of bins differ.
         """
         if len(self.count) != len(other.count):
             raise ValueError(
@@ -62,7 +62,7 @@ def pixel_reliability(
         graders: [M, H, W] or [N, M, H, W] binary.
         num_bins: B bins of equal width; a bin holds its lower edge, the last one both.
         marked_only: whether to leave out pixels that neither a sample nor a grader
-            marks (whose predictions are all 0): else background hides everything.
+            marks. Otherwise the background, predicted as 0, hides everything else.
 
     Returns:
         The sums over the images.
@@ -126,8 +126,8 @@ def _reliability(
 ) -> Reliability:
     if num_bins < 1:
         raise ValueError(f"num_bins is {num_bins}; expected at least 1")
-    # The margin keeps shares such as 0.29 = 29/100, which are just below the edge
-    # they stand for in binary, in the bin above it.
+    # The margin keeps shares such as 29/100, which as binary numbers are just below
+    # the edge 0.29, in the bin above it.
     bins = np.floor(predicted * num_bins + 1e-9).astype(np.int64)
     bins = np.minimum(bins, num_bins - 1)
 

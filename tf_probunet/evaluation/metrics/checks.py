@@ -9,7 +9,7 @@ import numpy as np
 
 
 class MaskError(ValueError):
-    """Masks that can not be scored.
+    """Masks that cannot be scored.
 
     Attributes:
         image: the offending image's place in the batch; None if it is not known.
@@ -23,7 +23,7 @@ class MaskError(ValueError):
 
 @contextlib.contextmanager
 def naming(keys: str | Sequence[str]) -> Iterator[None]:
-    """Put the image's key in front of any `ValueError` raised inside.
+    """Puts the key of the image in front of any `ValueError` raised inside.
 
     Args:
         keys: the key of the one image scored inside, or the keys of the batch.

@@ -29,6 +29,11 @@ class LabelSet:
     num_classes: int
     ignore: int | None = 255
 
+    @classmethod
+    def of_foreground(cls, num_classes: int, ignore: int | None) -> LabelSet:
+        """Returns the set in which all classes but the first are scored."""
+        return cls(tuple(range(1, num_classes)), num_classes, ignore)
+
     def __post_init__(self):
         """Checks that the scored classes are distinct and known."""
         known = all(0 <= c < self.num_classes for c in self.scored)

@@ -103,8 +103,8 @@ def energy_terms(
     Args:
         samples: [S, H, W] or [N, S, H, W]; see `energy_distance`.
         graders: [M, H, W] or [N, M, H, W].
-        counts: C numbers of samples; each uses the first so many. None for all S,
-            without an axis for the counts.
+        counts: C numbers of samples; a count n uses the first n samples. None for all
+            S, without an axis for the counts.
         statistic: "v" or "u".
         both_empty: "zero" or "drop".
         weights: an older name of `grader_weights`.
@@ -236,7 +236,7 @@ def known_floor(
     Args:
         graders: [M, H, W] or [N, M, H, W].
         counts: C numbers of samples.
-        modes: [K, H, W] or [N, K, H, W], all that a grader may draw.
+        modes: [K, H, W] or [N, K, H, W], everything that a grader may draw.
         probabilities: [K] or [N, K], of the modes.
         labels: the classes of label maps; None for binary masks.
 

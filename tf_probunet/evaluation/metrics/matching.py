@@ -1,4 +1,4 @@
-"""Matching samples with graders: Hungarian IoU, best Dice, collective insight."""
+"""Matches samples with graders: Hungarian IoU, best Dice, collective insight."""
 
 from __future__ import annotations
 
@@ -37,9 +37,10 @@ def hungarian_iou(
 ) -> float:
     """Mean IoU of the best matching of samples and graders of one image.
 
-    Without weights, both are repeated to their least common multiple and matched one to
-    one. With weights it is the optimal transport between the two, of which that is the
-    case of equal weights. Two empty masks have IoU 1.
+    Without weights, samples and graders are repeated up to the least common multiple of
+    their numbers and matched one to one. With weights, the matching is the optimal
+    transport between the two, which for equal weights is the same. Two empty masks have
+    IoU 1.
 
     Args:
         samples: [S, H, W] binary.
@@ -113,7 +114,9 @@ def _transport_cost(costs: np.ndarray, rows: np.ndarray, columns: np.ndarray) ->
     along_columns = np.kron(np.ones(len(rows)), np.eye(len(columns)))
     solved = optimize.linprog(
         costs.ravel(),
-        A_eq=np.concatenate([along_rows, along_columns[:-1]]),  # The last follows.
+        A_eq=np.concatenate(
+            [along_rows, along_columns[:-1]]
+        ),  # The last row is implied by the others.
         b_eq=np.concatenate([rows, columns[:-1] / columns.sum() * rows.sum()]),
         method="highs",
     )

@@ -1,4 +1,4 @@
-"""A few weighted segmentations that stand for many samples. NumPy only."""
+"""Chooses a few weighted samples that represent many. NumPy only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tf_probunet.evaluation.metrics.distances import LabelSet, self_distances
 _RIDGE = 1e-10
 _TOLERANCE = 1e-12
 _MAX_SWEEPS = 20
-# A single start now and then ends in an optimum that is only local, six hardly ever.
+# A single start sometimes ends in a local optimum; six starts hardly ever do.
 _NUM_STARTS = 6
 
 
@@ -23,7 +23,8 @@ class Representatives(NamedTuple):
     Attributes:
         indices: [K] which samples they are, the most probable first.
         weights: [K] their probabilities, which sum to 1.
-        energy_distance: squared, between them and all samples; 0 if nothing is lost.
+        energy_distance: the squared energy distance between them and all samples; 0 if
+            nothing is lost.
         diversity: E[d(S, S')] of all samples: the expected energy distance between all
             samples and a single one that was drawn at random.
     """
@@ -35,7 +36,7 @@ class Representatives(NamedTuple):
 
     @property
     def explained(self) -> float:
-        """The share of the diversity that they stand for, from 0 to 1."""
+        """The share of the diversity that they represent, from 0 to 1."""
         if self.diversity <= 0:
             return 1.0
         return 1.0 - self.energy_distance / self.diversity
@@ -50,18 +51,18 @@ def representatives(
 ) -> Representatives:
     """Chooses the weighted samples with the least energy distance to all of them.
 
-    With p the weights of all samples, D their distances and w weights that are 0 but
-    for `count` samples, it minimises
+    With p the weights of all samples, D their distances and w weights that are 0
+    except for `count` samples, this minimises
 
       2 w'Dp - w'Dw - p'Dp   with w >= 0 and sum(w) = 1.
 
     From several starts, samples are added one by one and then exchanged as long as that
-    helps; the weights of each set are exact. Equal samples count as one with their
-    weights added.
+    helps. The weights of each set are exact. Equal samples are treated as one sample
+    with the sum of their weights.
 
     Args:
         samples: [S, H, W] binary masks, or label maps with `labels`.
-        count: K, how many to choose; fewer are returned where fewer samples differ.
+        count: K, how many to choose; fewer are returned if fewer samples differ.
         sample_weights: [S] probabilities; None for equal ones.
         labels: the classes of label maps; None for binary masks.
 
@@ -161,7 +162,7 @@ def simplex_weights(distances: np.ndarray, towards: np.ndarray) -> np.ndarray:
 
     Args:
         distances: D [K, K] within the set.
-        towards: t [K], the mean distance of each to what the set stands for.
+        towards: t [K], the mean distance of each to all samples.
     """
     weights = np.zeros(len(towards))
     start = int(np.argmin(towards))
@@ -185,7 +186,7 @@ def simplex_weights(distances: np.ndarray, towards: np.ndarray) -> np.ndarray:
             if not leaving:
                 weights = target
                 break
-            # Go towards the target until the first weight is 0, and leave that out.
+            # Move towards the target until a weight is 0, and leave that one out.
             step = min(weights[i] / (weights[i] - target[i]) for i in leaving)
             weights = weights + step * (target - weights)
             gone = min(leaving, key=lambda i: weights[i])
@@ -208,8 +209,8 @@ def _best_addition(
 ) -> int:
     """Returns the sample whose addition makes the objective least.
 
-    Weights that would be negative are cut off and the others scaled, which is not
-    exact, but the same rule for all candidates.
+    Weights that would be negative are set to 0 and the others are scaled. That is not
+    exact, but the rule is the same for all candidates.
     """
     others = np.setdiff1d(np.arange(len(towards)), chosen)
     sets = np.concatenate([np.tile(chosen, (len(others), 1)), others[:, None]], axis=1)

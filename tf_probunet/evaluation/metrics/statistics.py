@@ -1,4 +1,4 @@
-"""Comparing models over images: paired tests, bootstrap over patients, strata."""
+"""Compares models over images: paired tests, bootstrap over patients, strata."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scipy import stats
 # Resamples drawn at once: bounds the memory with many groups.
 _CHUNK = 500
 
-# Up to so many untied differences the p-value is exact.
+# The p-value is exact for at most this many untied differences.
 _EXACT_PAIRS = 50
 
 
@@ -74,7 +74,7 @@ def wilcoxon(
     moved = differences[np.abs(differences) > tolerance]
     if moved.size:
         ties = np.unique(np.abs(moved)).size < moved.size
-        # Chosen here, since SciPy's own choice for few tied values takes a minute.
+        # Chosen here because SciPy's own choice for few tied values takes a minute.
         method = "exact" if moved.size <= _EXACT_PAIRS and not ties else "approx"
         p_value = float(stats.wilcoxon(moved, method=method).pvalue)
         ranks = stats.rankdata(np.abs(moved))
@@ -100,8 +100,8 @@ def group_bootstrap(
 ) -> Interval:
     """Percentile bootstrap interval of the mean over images, resampling whole groups.
 
-    Slices of one patient are alike: resampling slices would make the interval too
-    narrow.
+    Slices of one patient resemble each other, so resampling slices would make the
+    interval too narrow.
 
     Args:
         values: [N] or [N, C] per-image values; the columns share their resamples.

@@ -1,4 +1,4 @@
-"""Calibration on the Cityscapes task: sampled against true frequencies, in numbers."""
+"""Calibration in the switched task: compares sampled with true frequencies."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NEW = np.array([switch.new_class_id for switch in SWITCHES])
 
 @dataclass(frozen=True)
 class ModeCalibration:
-    """How often each mode was sampled, against how often it should be.
+    """How often each mode was sampled, compared with its probability.
 
     Attributes:
         probabilities: [32] float64, the true probabilities of the modes.

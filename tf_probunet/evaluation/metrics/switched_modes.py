@@ -1,7 +1,7 @@
 """Energy distance and closest modes on the Cityscapes task with its 32 known modes.
 
-The modes move whole classes, so that pixel counts per pair of classes, taken once per
-sample, give every distance to every mode; no mode is drawn. See docs/cityscapes.md.
+The modes move whole classes, so the distances of a sample to all modes follow from its
+pixel counts per pair of classes. No mode is drawn. See docs/cityscapes.md.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ _AGREEMENTS = {
     (2, 3): "xycc->c",
 }
 
-# Distances are ratios of pixel counts; closer than this they are the same ratio.
+# Distances are ratios of pixel counts; a smaller difference is a rounding error.
 _TIE = 1e-9
 
-# Trivial models, scored beside the real ones.
+# Trivial models, for comparison.
 BASELINES = ("never_flipped", "no_switchable_class")
 
 
@@ -240,7 +240,7 @@ def score_image(
     sample_counts: Sequence[int] = (1, 4, 8, 16),
     ignore: int = IGNORE_LABEL,
 ) -> ImageScore:
-    """Everything that is reported of an image, from one count of its pixels.
+    """Computes everything that is reported of an image, counting its pixels once.
 
     Args:
         samples: [S, H, W] integer, 24 classes.
@@ -274,7 +274,7 @@ def perfect_model_floor(
 ) -> float:
     """Expected energy distance of samples drawn from the ground truth itself.
 
-    The estimator counts the n zero distances of samples to themselves, so that its
+    The estimator counts the n zero distances of samples to themselves, so its
     expectation is sum_ij w_i w_j d(Y_i, Y_j) / n and not 0.
 
     Args:
@@ -414,8 +414,8 @@ def _distances(
 def _samples_to_modes(pairs: np.ndarray) -> np.ndarray:
     """Distances [S, 32] from counts [S, 24, 19].
 
-    A mode either leaves a class or moves all its pixels to the new class, so that each
-    switch adds one of two numbers to the sum of IoUs and to the count of classes.
+    A mode either leaves a class or moves all its pixels to the new class. Each switch
+    therefore adds one of two numbers to the sum of IoUs and to the count of classes.
     """
     truth = pairs[0].sum(axis=0)[_OLD]  # [5]
     areas = pairs.sum(axis=2)
@@ -441,8 +441,8 @@ def _between_samples(overlaps: np.ndarray, areas: np.ndarray) -> np.ndarray:
 def _overlaps(maps: np.ndarray, lengths: np.ndarray | None) -> np.ndarray:
     """Pixels where two samples agree on a switchable class, [S, S, 10], 0 for i = j.
 
-    One joint histogram of four maps (11^4 bins) tells all six of their pairs, so that
-    16 samples take 28 passes over the pixels and not 120.
+    One joint histogram of four maps (11^4 bins) contains all six of their pairs, so
+    16 samples take 28 passes over the pixels instead of 120.
     """
     padding = max(4, len(maps) + len(maps) % 2) - len(maps)
     codes = np.pad(

@@ -1,4 +1,4 @@
-"""From per-image values to the numbers of a data set."""
+"""Computes the results of a data set from its per-image values."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ CONFIDENCE = 0.95
 NUM_RESAMPLES = 10_000
 BOOTSTRAP_SEED = 0
 
-# With fewer groups, their bootstrap says little: with three, its bounds are the lowest
-# and the highest mean of a group.
+# A bootstrap over fewer groups says little. With three groups, its bounds are the
+# lowest and the highest mean of a group.
 MIN_GROUPS = 10
 
-_BASELINE = "baseline_"  # In front of the per-image arrays of trivial models.
+_BASELINE = "baseline_"  # The prefix of the per-image arrays of trivial models.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,10 +34,10 @@ class Metric:
     """A number that is reported.
 
     Attributes:
-        name: of the per-image array and in the results, with dots between the levels.
+        name: of the per-image array and in `results.json`, with dots between levels.
         title: for tables.
-        best: "low", "high", or None where more is neither better nor worse.
-        null: what null in the results stands for, for tables; None for no value.
+        best: "low", "high", or None if neither is better.
+        null: what tables show for null; None to leave the metric out.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Metric:
     null: str | None = None
 
 
-# Means of per-image values, of all samples together.
+# Means of per-image values, with the largest number of samples.
 METRICS = (
     Metric("hungarian_iou", "Hungarian-matched IoU", "high"),
     Metric("best_dice", "best Dice per grader", "high"),
@@ -59,7 +59,7 @@ METRICS = (
     Metric("brier", "Brier score", "low"),
 )
 
-# Numbers of the data set as a whole, without interval.
+# Numbers of the data set as a whole, without intervals.
 SCALARS = (
     Metric("calibration.pixels.ece", "ECE of pixels", "low"),
     Metric("calibration.marked_pixels.ece", "ECE of marked pixels", "low"),
@@ -82,7 +82,7 @@ SCALARS = (
     Metric("folded_iou.mean", "mIoU of 19 classes, flips folded back", "high"),
 )
 
-_UNITS = {"groups": "groups", "images": "keys"}  # What tells them apart.
+_UNITS = {"groups": "groups", "images": "keys"}  # The arrays that name them.
 
 _RELIABILITIES = {
     "pixels": "pixel_reliability",
@@ -99,19 +99,21 @@ def summarise(
     validation: Arrays | None = None,
     cross_fit: bool = False,
 ) -> dict[str, Any]:
-    """Sums up the per-image values.
+    """Summarises the per-image values.
 
     Args:
-        arrays: of `scoring.score` for all images, with `keys` and `groups` [N].
-        rules: of the evaluation.
+        arrays: the result of `scoring.score` for all images, with `keys` and `groups`
+            [N].
+        rules: how the images were scored.
         num_graders: M.
         validation: `sample_presence` and `grader_presence` of the validation split, on
             which the threshold for ambiguity is chosen; None to leave that out.
-        cross_fit: choose it on one half of the groups for the other instead.
+        cross_fit: choose the threshold for each half of the groups on the other half.
 
     Returns:
-        A JSON object: every mean with its interval as `{"mean", "low", "high"}`, null
-        where there is none. Metrics that make no sense for the data are left out.
+        A JSON object with each mean and its interval as `{"mean", "low", "high"}`,
+        which are null if they are undefined. Metrics that do not apply to the data are
+        left out.
     """
     found = intervals(_columns(arrays), arrays[_UNITS[resampled(arrays["groups"])]])
 
@@ -145,10 +147,10 @@ def summarise(
 
 
 def resampled(groups: Sequence[str]) -> str:
-    """Says what the bootstrap draws: whole "groups", or "images" where they are few.
+    """Returns what the bootstrap resamples: "groups", or "images" if groups are few.
 
     Args:
-        groups: [N], of the images.
+        groups: [N], the group of each image.
     """
     number = len(set(groups))
     few = number < min(MIN_GROUPS, len(groups))  # Groups of one image are images.
@@ -156,7 +158,7 @@ def resampled(groups: Sequence[str]) -> str:
 
 
 def intervals(columns: Mapping[str, np.ndarray], groups: np.ndarray) -> dict[str, Any]:
-    """Means and bootstrap intervals of per-image values; groups are resampled whole.
+    """Returns means and bootstrap intervals of per-image values, by groups.
 
     Args:
         columns: [N] or [N, C] by name. Images whose value is NaN are left out of its
@@ -172,7 +174,7 @@ def intervals(columns: Mapping[str, np.ndarray], groups: np.ndarray) -> dict[str
         for name, values in columns.items()
         for place, column in enumerate(values.reshape(len(values), -1).T)
     }
-    # Columns without a gap share their resamples: one bootstrap is enough for them.
+    # Columns without NaN share their resamples, so one bootstrap is enough for them.
     whole = [place for place, column in flat.items() if np.isfinite(column).all()]
     found = {}
     if whole:
@@ -189,16 +191,8 @@ def intervals(columns: Mapping[str, np.ndarray], groups: np.ndarray) -> dict[str
     }
 
 
-def lookup(results: Mapping[str, Any], name: str) -> Any:
-    """Returns what stands under a name with dots; None if there is nothing."""
-    value: Any = results
-    for part in name.split("."):
-        value = value.get(part) if isinstance(value, Mapping) else None
-    return value
-
-
 def plain(value: Any) -> Any:
-    """Returns a value as JSON knows it; numbers that are not finite become null."""
+    """Converts a value to JSON types; numbers that are not finite become null."""
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, np.ndarray):
@@ -213,7 +207,7 @@ def plain(value: Any) -> Any:
 
 
 def _columns(arrays: Arrays) -> dict[str, np.ndarray]:
-    """All values of which a mean is reported, and the excess over the floors."""
+    """Returns all values whose mean is reported, and the excess over the floors."""
     names = {metric.name for metric in METRICS}
     names |= {name for name in arrays if name.startswith(_BASELINE)}
     names |= {"ged", "floor", "cross", "sample_distance", "grader_distance"}
@@ -227,7 +221,7 @@ def _columns(arrays: Arrays) -> dict[str, np.ndarray]:
 
 
 def _bootstrap(table: np.ndarray, groups: np.ndarray) -> list[dict[str, Any]]:
-    """An interval for each column of [N, C], all finite."""
+    """Returns an interval for each column of a table [N, C] of finite values."""
     bounds = statistics.group_bootstrap(
         table,
         groups,
@@ -271,7 +265,7 @@ def _binary(
 
 
 def _reliability(sums: np.ndarray) -> dict[str, Any]:
-    """Calibration from the images' sums [N, 3, B]."""
+    """Returns the calibration from the sums [N, 3, B] of the images."""
     total = calibration.Reliability(*sums.sum(axis=0))
     predicted, observed = total.curve()
     return {
@@ -283,7 +277,7 @@ def _reliability(sums: np.ndarray) -> dict[str, Any]:
 
 
 def _strata(arrays: Arrays, num_graders: int) -> dict[int, dict[str, Any]]:
-    """Results by number of non-empty graders, with the largest number of samples."""
+    """Returns results by number of non-empty graders, for the largest count."""
     columns = {"ged": arrays["ged"][:, -1], "hungarian_iou": arrays["hungarian_iou"]}
     if "floor" in arrays:
         columns["floor"] = arrays["floor"][:, -1]
@@ -335,7 +329,7 @@ def _ambiguity(
 
 
 def _presences(arrays: Arrays, num_graders: int) -> tuple[np.ndarray, np.ndarray]:
-    """Lesions among the samples, and whether the graders disagree about them."""
+    """Returns the samples with a lesion, and whether the graders disagree on it."""
     graders = arrays["grader_presence"]
     return arrays["sample_presence"], (graders > 0) & (graders < num_graders)
 

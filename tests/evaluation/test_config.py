@@ -1,0 +1,63 @@
+"""The settings of an evaluation: limits, and the command that repeats it."""
+
+import pytest
+
+from tf_probunet.config import INTS, field_types
+from tf_probunet.evaluation.config import EvaluationConfig
+
+MODEL = {"saved_model": "a"}
+
+
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        ({}, "saved_model is None and samples_dir is None, expected exactly one"),
+        ({**MODEL, "samples_dir": "b"}, "expected exactly one of them"),
+        ({**MODEL, "eval_size": 8}, "eval_size is 8, expected neither: a SavedModel"),
+        (
+            {**MODEL, "num_samples": (0, 4)},
+            r"num_samples is \(0, 4\), expected",
+        ),
+        ({**MODEL, "num_samples": ()}, r"num_samples is \(\), expected numbers from 1"),
+        ({**MODEL, "num_samples": [1]}, r"num_samples is \[1\], expected numbers from"),
+        ({**MODEL, "batch_size": 0}, "batch_size is 0, expected at least 1"),
+        ({**MODEL, "limit": -1}, "limit is -1, expected at least 0"),
+        ({**MODEL, "statistic": "w"}, "statistic is 'w', expected one of v, u"),
+        ({**MODEL, "both_empty": "one"}, "both_empty is 'one', expected one of zero,"),
+        ({"samples_dir": "b", "task": "x"}, "task is 'x', expected one of plain, swi"),
+        ({**MODEL, "split": None}, "split is None, expected str"),
+    ],
+)
+def test_bad_settings(settings, message):
+    with pytest.raises(ValueError, match=message):
+        EvaluationConfig(data_dir="d", out_dir="o", **settings)
+
+
+@pytest.mark.parametrize("number", [0, 4097, 10**6, 99999999999999999999])
+def test_numbers_of_samples_that_no_model_draws(number):
+    with pytest.raises(
+        ValueError, match=rf"{number}\), expected numbers from 1 to 4096"
+    ):
+        EvaluationConfig("data", "out", "model", num_samples=(1, number))
+
+
+def test_numbers_of_samples_are_sorted():
+    config = EvaluationConfig("data", "out", "model", num_samples=(8, 1, 8))
+    assert config.num_samples == (1, 8)
+
+
+def test_command_repeats_the_evaluation():
+    config = EvaluationConfig(
+        data_dir="data set", out_dir="o", samples_dir="s", num_samples=(8, 1), seed=3
+    )
+    assert config.command() == (
+        "python run/evaluate.py '--data_dir=data set' --out_dir=o --samples_dir=s "
+        "--num_samples=1,8 --seed=3"
+    )
+
+
+def test_types_of_the_settings():
+    types = field_types(EvaluationConfig)
+    assert types["num_samples"] == (INTS, False)
+    assert types["task"] == (str, True)
+    assert types["overwrite"] == (bool, False)

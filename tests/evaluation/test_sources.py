@@ -1,0 +1,133 @@
+"""Samples of SavedModels: which part of a frame they see, what they depend on."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from helpers import saved_models
+from helpers.evaluations import (
+    FEW_GROUPS,
+    alternate,
+    numbers,
+    run,
+)
+
+from tf_probunet.config import DataConfig
+from tf_probunet.dataset import input_pipeline, records
+from tf_probunet.evaluation import sources
+from tf_probunet.evaluation.metrics import ged
+
+
+def test_what_the_model_does_not_see_of_the_frame_is_background(tmp_path, phantom_dir):
+    info = records.read_info(phantom_dir)
+    model = saved_models.save(
+        tmp_path / "model",
+        saved_models.levels,
+        info,
+        data=DataConfig(crop_size=16, eval_size=16, scored_size=28),
+    )
+    results = run(
+        tmp_path / "out",
+        phantom_dir,
+        saved_model=str(model),
+        num_samples=(3,),
+        save_samples=8,
+    )
+    assert results["protocol"]["image_size"] == [28, 28]
+    distances = []
+    examples = input_pipeline.evaluation_examples(
+        info, "test", DataConfig(eval_size=28)
+    )
+    for example in examples.as_numpy_iterator():
+        seed = np.array([sources.image_seed(0, example["key"].decode())], np.int32)
+        seen = example["image"][None, 6:22, 6:22]
+        samples = np.zeros([3, 28, 28], np.uint8)
+        samples[:, 6:22, 6:22] = saved_models.levels(seen, 3, seed)[0].numpy()
+        distances.append(ged.energy_distance(samples, example["labels"]))
+    assert results["ged"]["3"]["mean"] == pytest.approx(np.mean(distances))
+    with np.load(tmp_path / "out" / "samples.npz", allow_pickle=False) as stored:
+        mean = stored["mean"]
+    outside = np.ones([28, 28], bool)
+    outside[6:22, 6:22] = False
+    np.testing.assert_array_equal(mean[:, outside, 0], 1)
+    np.testing.assert_array_equal(mean[:, outside, 1], 0)
+    assert mean[:, ~outside, 1].std() > 0
+
+
+def test_models_that_do_not_fit(tmp_path, lesions, phantom_dir):
+    def check(message, error=ValueError, data_dir=lesions.data_dir, **settings):
+        with pytest.raises(error, match=message):
+            run(tmp_path / "out", data_dir, **settings)
+
+    check("nowhere: no such directory", FileNotFoundError, saved_model="nowhere")
+    foreign = saved_models.save(
+        tmp_path / "foreign", alternate, lesions, with_assets=False
+    )
+    check("foreign: a SavedModel without assets/config.json", saved_model=str(foreign))
+    colour = saved_models.save(tmp_path / "colour", alternate, lesions, channels=3)
+    check(
+        "has 1 image channels, but the model in .*colour expects 3",
+        saved_model=str(colour),
+    )
+    many = saved_models.save(tmp_path / "many", alternate, lesions, num_classes=5)
+    check("has 2 classes, but the model in .*many expects 5", saved_model=str(many))
+    coarse = saved_models.save(tmp_path / "coarse", alternate, lesions, size_divisor=16)
+    check("images are 8x8, but .* multiples of 16", saved_model=str(coarse))
+    (coarse / "saved_model.pb").write_bytes(b"nonsense")
+    check("coarse: damaged SavedModel", saved_model=str(coarse))
+
+
+def test_a_model_that_fails_names_the_image(tmp_path, lesions):
+    import tensorflow as tf
+
+    def fails(image, num_samples, seed):
+        check = tf.debugging.assert_less(image, 0.9, message="too bright")
+        with tf.control_dependencies([check]):
+            return alternate(tf.identity(image), num_samples, seed)
+
+    model = saved_models.save(tmp_path / "model", fails, lesions)
+    message = "key-00[1345]: sample of .*fails on it .*too bright"
+    with pytest.raises(ValueError, match=message):
+        run(tmp_path / "out", lesions.data_dir, saved_model=str(model))
+
+
+def test_notes_other_training_data(tmp_path, lesions, phantom_dir, drawing):
+    results = run(
+        tmp_path, lesions.data_dir, saved_model=str(drawing), num_samples=(1,)
+    )
+    assert len(results["notes"]) == 3
+    assert results["notes"][-1] == FEW_GROUPS
+    assert "trained on other data (phantom" in results["notes"][0]
+    assert "'hu' values and is scored on 'uint8'" in results["notes"][1]
+
+
+def test_no_number_depends_on_the_batch_size(tmp_path, phantom_dir, lesions):
+    import tensorflow as tf
+
+    def rounding(image, num_samples, seed):
+        # Stands for convolutions, which round differently in larger batches.
+        shift = 0.1 * tf.cast(tf.shape(image)[0], tf.float32)
+        return saved_models.levels(image + shift, num_samples, seed)
+
+    info = records.read_info(phantom_dir)
+    model = saved_models.save(tmp_path / "model", rounding, info)
+    results = [
+        run(tmp_path / f"{n}", phantom_dir, saved_model=str(model), batch_size=n)
+        for n in (1, 3, 8)
+    ]
+    assert numbers(results[0]) == numbers(results[1]) == numbers(results[2])
+    arrays = [dict(np.load(tmp_path / f"{n}" / "per_image.npz")) for n in (1, 3, 8)]
+    for name, values in arrays[0].items():
+        np.testing.assert_array_equal(values, arrays[1][name])
+        np.testing.assert_array_equal(values, arrays[2][name])
+
+
+def test_seed_decides_the_samples(tmp_path, phantom_dir, drawing):
+    settings = dict(saved_model=str(drawing), limit=4)
+    same, again, other = (
+        run(tmp_path / name, phantom_dir, seed=seed, **settings)
+        for name, seed in (("same", 1), ("again", 1), ("other", 2))
+    )
+    assert numbers(same) == numbers(again)
+    assert same["ged"] != other["ged"]
+    assert same["floor"] == other["floor"]

@@ -1,0 +1,100 @@
+"""What is scored, on which data and how. Nothing here imports TensorFlow."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from typing import Optional
+
+from tf_probunet.config import MAX_SAMPLES, MAX_SIDE, TASKS, Checked, field
+from tf_probunet.evaluation.metrics.distances import BOTH_EMPTY
+from tf_probunet.evaluation.metrics.ged import STATISTICS
+
+
+@dataclasses.dataclass(frozen=True)
+class EvaluationConfig(Checked):
+    """The settings of an evaluation: the fields are the flags of `run/evaluate.py`."""
+
+    data_dir: str = field(dataclasses.MISSING, "a prepared data set")
+    out_dir: str = field(dataclasses.MISSING, "where to write the results")
+    saved_model: Optional[str] = field(None, "a SavedModel of run/export.py")
+    samples_dir: Optional[str] = field(
+        None, "instead of --saved_model: the samples of any model, as files"
+    )
+    split: str = field("test", "the split to score")
+    num_samples: tuple[int, ...] = field(
+        (1, 4, 8, 16),
+        "numbers of samples, separated by commas; each is scored with the first "
+        "samples of the image",
+        at_least=1,
+        at_most=MAX_SAMPLES,
+    )
+    validation_split: str = field(
+        "val",
+        "the split on which the threshold for ambiguous images is chosen; empty for "
+        "no threshold",
+    )
+    batch_size: int = field(
+        8,
+        "images to read and score at once; the results do not depend on it",
+        at_least=1,
+    )
+    seed: int = field(0, "seed of the samples", at_least=-(2**63), below=2**63)
+    statistic: str = field(
+        "v",
+        "v: the V-statistic of the paper, in which pairs of a sample with itself "
+        "count; u: the unbiased U-statistic",
+        choices=STATISTICS,
+    )
+    both_empty: str = field(
+        "zero",
+        "the distance between two empty masks: zero, as in the paper, or drop to "
+        "leave such pairs out",
+        choices=BOTH_EMPTY,
+    )
+    save_samples: int = field(
+        16, "images to keep with their samples, for figures", at_least=0
+    )
+    limit: int = field(
+        0, "score at most this many images of each split; 0 for all", at_least=0
+    )
+    overwrite: bool = field(False, "replace the results in --out_dir")
+    task: Optional[str] = field(
+        None,
+        "with --samples_dir: the task of the samples, plain by default",
+        choices=TASKS,
+    )
+    eval_size: Optional[int] = field(
+        None,
+        "with --samples_dir: height and width of the central crop that was sampled; 0 "
+        "for the whole image, the default",
+        at_least=0,
+        at_most=MAX_SIDE,
+    )
+
+    def __post_init__(self) -> None:
+        """Checks the settings, and sorts the numbers of samples."""
+        super().__post_init__()
+        if bool(self.saved_model) == bool(self.samples_dir):
+            raise ValueError(
+                f"saved_model is {self.saved_model!r} and samples_dir is "
+                f"{self.samples_dir!r}, expected exactly one of them"
+            )
+        if self.saved_model and (self.task is not None or self.eval_size is not None):
+            raise ValueError(
+                f"task is {self.task!r} and eval_size is {self.eval_size!r}, expected "
+                "neither: a SavedModel knows its own"
+            )
+        object.__setattr__(self, "num_samples", tuple(sorted(set(self.num_samples))))
+
+    def command(self) -> str:
+        """Returns the command line that repeats the evaluation."""
+        words = ["python", "run/evaluate.py"]
+        for setting in dataclasses.fields(self):
+            value = getattr(self, setting.name)
+            if value == setting.default:
+                continue
+            if isinstance(value, tuple):
+                value = ",".join(map(str, value))
+            words.append(f"--{setting.name}={value}")
+        return shlex.join(words)
