@@ -144,12 +144,12 @@ def _command(tmp_path: pathlib.Path, body: str, **variables: str):
     script = tmp_path / "command.py"
     script.write_text(
         '"""Does a thing."""\n'
-        "import dataclasses\n"
+        "import dataclasses, typing\n"
         "from tf_probunet.commands import cli\n"
         "@dataclasses.dataclass(frozen=True)\n"
         "class Settings:\n"
         "    size: 'int' = 3\n"
-        "    rate: 'float | None' = None\n"
+        "    rate: 'typing.Optional[float]' = None\n"
         "    name: 'str' = dataclasses.field(\n"
         "        default='a', metadata={'choices': ('a', 'b'), 'flag': 'called'})\n"
         "    loud: 'bool' = False\n"

@@ -20,6 +20,7 @@ from typing import Any
 from absl import app, flags, logging
 
 from tf_probunet import progress
+from tf_probunet.config import field_types
 
 FLAGS = flags.FLAGS
 
@@ -100,24 +101,24 @@ def define_config_flags(config_class: type, skip: Sequence[str] = ()) -> None:
     The help text, the choices and another name come from the field's metadata
     (`help`, `choices`, `flag`).
     """
+    types = field_types(config_class)
     for field in dataclasses.fields(config_class):
         if field.name in skip:
             continue
         name = flag_name(field)
         text = field.metadata.get("help", field.name.replace("_", " "))
         choices = field.metadata.get("choices")
-        kind = str(field.type).split("|")[0].strip()
         if choices:
             flags.DEFINE_enum(
                 name, field.default, choices, text, module_name=main_module()
             )
         else:
             define = {
-                "int": flags.DEFINE_integer,
-                "float": flags.DEFINE_float,
-                "bool": flags.DEFINE_bool,
-                "str": flags.DEFINE_string,
-            }[kind]
+                int: flags.DEFINE_integer,
+                float: flags.DEFINE_float,
+                bool: flags.DEFINE_bool,
+                str: flags.DEFINE_string,
+            }[types[field.name][0]]
             define(name, field.default, text, module_name=main_module())
 
 

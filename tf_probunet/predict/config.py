@@ -6,7 +6,7 @@ import dataclasses
 import math
 import pathlib
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Optional
 
 OUTPUT_FORMATS = ("auto", "dicom_seg", "nifti", "png")
 # The SavedModel that comes with the repository, relative to its root.
@@ -44,24 +44,24 @@ def _field(default: Any, text: str, **limits: Any) -> Any:
 class CropConfig:
     """Which part of which images is looked at, and how it is made to fit the model."""
 
-    slice: str | None = _field(
+    slice: Optional[str] = _field(
         None,
         "of a series or volume, counted from 0: one slice such as 12, or a range such "
         "as 10:20 (slices 10 to 19: the end is not included)",
     )
-    instance_number: int | None = _field(
+    instance_number: Optional[int] = _field(
         None, "of a DICOM series: the slice with this InstanceNumber"
     )
-    z_mm: float | None = _field(
+    z_mm: Optional[float] = _field(
         None, "of a DICOM series or NIfTI volume: the slice nearest to this height"
     )
-    series: str | None = _field(
+    series: Optional[str] = _field(
         None, "SeriesInstanceUID, or its end, where a folder holds several CT series"
     )
-    region: str | None = _field(
+    region: Optional[str] = _field(
         None, "row,col,height,width: the part of the image to segment, in its pixels"
     )
-    center: str | None = _field(
+    center: Optional[str] = _field(
         None,
         "row,col: segment a crop around this pixel, of the size that the model was "
         "scored with (of which the network may see only the middle)",
@@ -73,10 +73,10 @@ class CropConfig:
     pad: bool = _field(
         False, "mirror the image at its border where its size does not fit the model"
     )
-    spacing_mm: str | None = _field(
+    spacing_mm: Optional[str] = _field(
         None, "height,width of a pixel in mm, where the file does not say"
     )
-    window: str | None = _field(
+    window: Optional[str] = _field(
         None,
         "for models trained on 8-bit pictures: low,high that become black and white, "
         "or minmax of the region; the default for crops where the model's own were "

@@ -1,4 +1,4 @@
-"""Reads the numbers that a run has written for TensorBoard."""
+"""Reads the numbers that a run has logged for TensorBoard."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Scalars = dict[str, dict[int, float]]  # By tag and step.
 
 
 def read_scalars(run_dir: files.Path) -> Scalars:
-    """Returns the scalars of a run; of a step that was made twice, the later ones.
+    """Returns the scalars of a run. If a step was repeated, its later values count.
 
     Args:
-        run_dir: of the training.
+        run_dir: the directory of the run.
 
     Raises:
         FileNotFoundError: there is no log.
