@@ -129,7 +129,7 @@ def test_a_member_that_does_not_fit_is_named(
 
 
 def test_no_members_and_no_runs_are_errors(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"no_\*: no run directory fits"):
+    with pytest.raises(FileNotFoundError, match=r"no_\*: no run directory matches"):
         ensemble.find_members(str(tmp_path / "no_*"))
     (tmp_path / "empty").mkdir()
     with pytest.raises(FileNotFoundError, match="empty/config.json"):

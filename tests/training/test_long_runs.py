@@ -135,7 +135,7 @@ def test_an_unreadable_checkpoint_is_passed_over(restored, damage, capsys):
     assert restore() == 6
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"warning: {directory / 'ckpt-8'}: unreadable checkpoint (")
-    assert line.endswith(f"; going on from {directory / 'ckpt-6'}")
+    assert line.endswith(f"; continuing from {directory / 'ckpt-6'}")
 
 
 def test_no_readable_checkpoint_is_an_error(restored):

@@ -99,7 +99,7 @@ def find_members(pattern: str, excluded: files.Path | None = None) -> list[RunDi
         hint = ""
         if pathlib.Path(pattern).parent.is_dir() and "[" in str(pattern):
             hint = "; for a bracket in a name write [[]"
-        raise FileNotFoundError(f"{pattern}: no run directory fits this pattern{hint}")
+        raise FileNotFoundError(f"{pattern}: no run directory matches{hint}")
     by_seed: dict[int, RunDir] = {}
     for member in found:
         _check_member(member, found[0])
@@ -125,7 +125,7 @@ def _check_member(member: RunDir, first: RunDir) -> None:
     if differences:
         raise ValueError(
             f"{member.path}: another configuration than {first.path} "
-            f"({'; '.join(differences)}); expected the same but for the seed"
+            f"({'; '.join(differences)}); expected the same, except for the seed"
         )
     data, first_data = member.dataset(), first.dataset()
     if data["fingerprint"] != first_data["fingerprint"]:
@@ -142,7 +142,7 @@ def _check_member(member: RunDir, first: RunDir) -> None:
     if step != first_step:
         raise ValueError(
             f"{member.path}: stopped at step {step}, but {first.path} at step "
-            f"{first_step}; train it on, or leave it out"
+            f"{first_step}; train it further, or leave it out"
         )
 
 

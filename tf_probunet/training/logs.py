@@ -26,7 +26,7 @@ def read_scalars(run_dir: files.Path) -> Scalars:
     paths = sorted(directory.glob("*tfevents*"))
     if not paths:
         raise FileNotFoundError(
-            f"{directory}: no TensorBoard log, expected that of a run"
+            f"{directory}: no TensorBoard log, expected the log of a run"
         )
     found: Scalars = {}
     for path in paths:

@@ -237,7 +237,7 @@ def named_errors(strategy: tf.distribute.Strategy) -> Iterator[None]:
             raise
         raise ConnectionError(
             "another worker is gone; start all of them again with the same command: "
-            f"they go on from the last checkpoint ({[*aborted, error.message][0]})"
+            f"they continue from the last checkpoint ({[*aborted, error.message][0]})"
         ) from error
 
 

@@ -196,7 +196,7 @@ def restore(checkpoint: tf.train.Checkpoint, saved: CheckpointStore) -> int:
             problems.append(f"{path}: unreadable checkpoint ({reason})")
         else:
             for problem in problems:
-                sys.stderr.write(f"warning: {problem}; going on from {path}\n")
+                sys.stderr.write(f"warning: {problem}; continuing from {path}\n")
             return int(checkpoint.optimizer.iterations.numpy())
     if problems:
         raise ValueError(problems[0])
