@@ -13,6 +13,15 @@ import tf_probunet  # noqa: F401  (quietens TensorFlow before any test imports i
 os.environ["MPLBACKEND"] = "Agg"
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Adds the flag that replaces the committed outputs of the models."""
+    parser.addoption(
+        "--renew_goldens",
+        action="store_true",
+        help="write the outputs of the models to tests/goldens instead of comparing",
+    )
+
+
 def pytest_collection_finish() -> None:
     """Splits the CPU for tests of two replicas, before any test starts TensorFlow."""
     if "tensorflow" in sys.modules:

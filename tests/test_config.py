@@ -17,6 +17,7 @@ from tf_probunet.config import (
     ModelConfig,
     PhantomConfig,
     TrainingConfig,
+    field_types,
     read_config,
 )
 
@@ -116,7 +117,7 @@ def test_whole_numbers_become_floats_where_floats_are_meant():
         (
             ModelConfig,
             {"base_channels": 1, "num_scales": 12, "latent_pooling": 4},
-            "latent_pooling is 4 with 12 scales, which takes sides that are multiples "
+            "latent_pooling is 4 with 12 scales, which needs sides that are multiples "
             "of 8192, expected at most 4096",
         ),
         (
@@ -250,10 +251,36 @@ def test_a_loss_without_any_weight_is_refused():
         ModelConfig(elbo_weight=0.0)
 
 
-def test_prior_steps_need_a_posterior_that_learned():
-    on_energy = ModelConfig(elbo_weight=0.0, energy_weight=1.0)
-    with pytest.raises(ValueError, match="prior_steps is 10, expected 0"):
-        Config(model=on_energy, training=TrainingConfig(prior_steps=10))
+def test_a_dropped_setting_is_ignored_where_it_changed_nothing():
+    earlier = _changed("training", prior_steps=0, keep_checkpoints=3)
+    earlier["model"]["free_bits"] = 0.0
+    assert Config.from_json(earlier, "config.json") == Config()
+
+
+def test_a_dropped_setting_that_changed_something_is_named():
+    with pytest.raises(ValueError) as caught:
+        Config.from_json(_changed("training", prior_steps=20), "config.json")
+    assert str(caught.value) == (
+        "config.json: training: prior_steps is 20, but this version has no such "
+        "setting (it does what 0 did); use the version of tf_probunet that wrote the "
+        "file"
+    )
+    # A trained model works whatever it was trained with.
+    assert ModelConfig.without_dropped({"beta": 2.0, "free_bits": 0.5}) == {"beta": 2.0}
+
+
+def test_no_setting_is_both_dropped_and_known():
+    for section in (ModelConfig, DataConfig, AugmentationConfig, TrainingConfig):
+        names = {setting.name for setting in dataclasses.fields(section)}
+        assert not names & set(section.DROPPED)
+
+
+def test_types_of_fields_are_those_of_their_annotations():
+    types = field_types(ModelConfig)
+    assert types["beta"] == (float, True)
+    assert types["latent_dim"] == (int, True)
+    assert types["fixed_prior"] == (bool, False)
+    assert types["name"] == (str, False)
 
 
 def test_the_switched_task_is_scored_by_another_distance():

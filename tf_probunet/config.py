@@ -1,7 +1,7 @@
-"""Configurations: frozen dataclasses, to JSON and back, checked when they are made.
+"""Configurations: frozen dataclasses that check their values and convert to JSON.
 
-The fields carry the help text and the limits of the flags that `run/` makes of them.
-Nothing here imports TensorFlow.
+Each field carries the help text and the limits of its command-line flag. Nothing here
+imports TensorFlow.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ import functools
 import math
 import typing
 from collections.abc import Sequence
-from typing import Any, Optional
+from typing import Any, ClassVar, Optional
 
 from tf_probunet import files
 from tf_probunet.models import registry
 
 TASKS = ("plain", "switched")
-# The size of a pixel that is assumed of LIDC-IDRI where its slices have each scan's
-# own: that is 0.46 to 0.98 mm, most often about this.
+# The pixel size that is assumed for LIDC-IDRI slices that keep the size of their scan,
+# which is between 0.46 and 0.98 mm.
 NATIVE_LIDC_MM = 0.7
 
-# Far more than any network or data set has: what is over it is a slip of the pen or a
-# damaged file, and would end in a want of memory much later.
+# Far above any real network or data set. A larger value is a typing error or comes from
+# a damaged file, and would exhaust the memory much later.
 MAX_SIDE = 2**15
 MAX_SIZE_DIVISOR = 2**12
 MAX_SAMPLES = 2**12  # Of one image.
 _MAX_CHANNELS = 2**13
-_MAX_INT = 2**31 - 1  # Of whole numbers without a limit of their own: TensorFlow's.
+_MAX_INT = 2**31 - 1  # TensorFlow's limit, for integers that have none of their own.
 
 
 INTS = tuple[int, ...]  # The type of a list of numbers, such as 1,4,8,16.
@@ -83,7 +83,14 @@ def field_types(config_class: type) -> dict[str, tuple[type, bool]]:
 
 
 class Checked:
-    """Base class of dataclasses that check their fields against types and limits."""
+    """Base class of dataclasses that check their fields against types and limits.
+
+    Attributes:
+        DROPPED: settings that only earlier versions had, each with the value at which
+            they did what this version does.
+    """
+
+    DROPPED: ClassVar[dict[str, Any]] = {}
 
     def __post_init__(self) -> None:
         types = field_types(type(self))
@@ -95,6 +102,14 @@ class Checked:
                 object.__setattr__(self, setting.name, value)
             if value is not None or not may_be_none:
                 _check(setting, expected, value)
+
+    @classmethod
+    def without_dropped(cls, settings: dict[str, Any]) -> dict[str, Any]:
+        """Returns the settings that this version knows, to read a trained model.
+
+        A setting that only shaped the training may have had any value.
+        """
+        return {k: v for k, v in settings.items() if k not in cls.DROPPED}
 
 
 def _check(setting: dataclasses.Field, expected: type, value: Any) -> None:
@@ -138,8 +153,10 @@ def _refuse(setting: dataclasses.Field, value: Any, expected: str) -> None:
 class ModelConfig(Checked):
     """A network. The defaults are the paper's for LIDC.
 
-    `beta` and `latent_dim` of None stand for the model's own default.
+    If `beta` or `latent_dim` is None, the model's own default is used.
     """
+
+    DROPPED = {"free_bits": 0.0}
 
     name: str = field(
         "prob_unet",
@@ -150,17 +167,17 @@ class ModelConfig(Checked):
     num_classes: int = field(2, "classes of the label maps", at_least=2, at_most=256)
     image_channels: int = field(1, "channels of the image", at_least=1, at_most=256)
     ignore_label: Optional[int] = field(
-        None, "label of pixels that count nowhere", at_least=0, at_most=255
+        None, "label of pixels that are not scored", at_least=0, at_most=255
     )
     base_channels: int = field(
         32,
-        "channels at the finest scale; doubled at each down-sampling",
+        "channels at the finest scale; they double at each down-sampling",
         at_least=1,
         at_most=_MAX_CHANNELS,
     )
     num_scales: int = field(
         5,
-        "resolutions in the U-Net: one more than down-samplings",
+        "number of resolutions in the U-Net",
         at_least=1,
         at_most=12,
     )
@@ -175,19 +192,13 @@ class ModelConfig(Checked):
     )
     latent_pooling: int = field(
         1,
-        "prob_unet, image2image_vae: prior and posterior net see means of squares of "
-        "so many pixels a side, and cost so much less; 1 for every pixel",
+        "prob_unet, image2image_vae: average the inputs of the prior and posterior "
+        "nets over squares with this side, which makes the nets cheaper; 1 for none",
         at_least=1,
         at_most=64,
     )
     beta: Optional[float] = field(
         None, "weight of the KL divergence (default: the model's own)", at_least=0
-    )
-    free_bits: float = field(
-        0.0,
-        "nats of KL divergence per latent dimension that cost nothing, against "
-        "posterior collapse; 0 for none",
-        at_least=0,
     )
     elbo_weight: float = field(
         1.0,
@@ -198,25 +209,26 @@ class ModelConfig(Checked):
     )
     energy_weight: float = field(
         0.0,
-        "weight of the energy distance between the graders and samples as a user gets "
-        "them, beside nats per image; 0 for none",
+        "weight of the energy distance between samples and graders; the model's own "
+        "loss is in nats per image. 0 to leave it out",
         at_least=0,
     )
     energy_samples: int = field(
         8,
-        "samples per image for it (m_heads: all heads; unet: its one segmentation)",
+        "samples per image for the energy distance (m_heads always takes all its "
+        "heads, unet its one segmentation)",
         at_least=1,
     )
     energy_noise: str = field(
         "stratified",
-        "prob_unet, image2image_vae: latents of these samples spread over the prior, "
-        "or drawn independently",
+        "prob_unet, image2image_vae: spread the latents of these samples over the "
+        "prior, or draw them independently",
         choices=("stratified", "independent"),
     )
     energy_overlap: str = field(
         "product",
-        "soft intersection of two samples: the sum of the products of their "
-        "probabilities (product) or of the lesser ones (min: samples become crisper)",
+        "soft intersection of two samples: the sum over pixels of the product of "
+        "their probabilities, or of the smaller one (min), which gives crisper samples",
         choices=("product", "min"),
     )
     initializer: str = field(
@@ -236,7 +248,7 @@ class ModelConfig(Checked):
         choices=("end", "start"),
     )
     dropout_rate: float = field(
-        0.5, "dropout_unet: share of dropped activations", at_least=0, below=1
+        0.5, "dropout_unet: share of activations to drop", at_least=0, below=1
     )
     num_heads: int = field(16, "m_heads: number of heads", at_least=1, at_most=1024)
     head_epsilon: float = field(
@@ -254,7 +266,7 @@ class ModelConfig(Checked):
         if self.size_divisor > MAX_SIZE_DIVISOR:
             raise ValueError(
                 f"latent_pooling is {self.latent_pooling} with {self.num_scales} "
-                f"scales, which takes sides that are multiples of {self.size_divisor}, "
+                f"scales, which needs sides that are multiples of {self.size_divisor}, "
                 f"expected at most {MAX_SIZE_DIVISOR}"
             )
         if not self.elbo_weight and not self.energy_weight:
@@ -263,25 +275,20 @@ class ModelConfig(Checked):
             )
 
     @property
-    def has_prior_net(self) -> bool:
-        """Whether the prior is learned."""
-        return self.name == "prob_unet" and not self.fixed_prior
-
-    @property
     def size_divisor(self) -> int:
-        """Heights and widths that the down-samplings allow are multiples of this."""
+        """The height and width of an image must be multiples of this."""
         has_latents = registry.MODELS[self.name].has_latents
         return 2 ** (self.num_scales - 1) * (self.latent_pooling if has_latents else 1)
 
 
 @dataclasses.dataclass(frozen=True)
 class DataConfig(Checked):
-    """How examples become inputs."""
+    """How examples of a data set become inputs of a network."""
 
     task: str = field(
         "plain",
-        "plain: labels as the graders gave them; switched: the five random class "
-        "flips of the Cityscapes experiment",
+        "plain: the labels of the graders; switched: the five random class flips of "
+        "the Cityscapes experiment",
         choices=TASKS,
     )
     crop_size: int = field(
@@ -292,8 +299,8 @@ class DataConfig(Checked):
     )
     crop_jitter_px: int = field(
         0,
-        "how far a training crop's centre may lie from the image's, for data with the "
-        "lesion in the middle; 0 for anywhere in the image",
+        "largest distance between the centres of a training crop and of its image, "
+        "for data with the lesion in the middle; 0 to crop anywhere",
         at_least=0,
     )
     eval_size: int = field(
@@ -306,15 +313,15 @@ class DataConfig(Checked):
     scored_size: int = field(
         0,
         "height and width of the central frame that is scored, if larger than "
-        "eval_size: what the network does not see is background; 0 for eval_size",
+        "eval_size. What the network does not see is background there. 0 for eval_size",
         at_least=0,
         at_most=MAX_SIDE,
     )
     window_low: float = field(
-        -1000.0, "Hounsfield units that become 0 (images stored in HU only)"
+        -1000.0, "Hounsfield units that become 0 (only for images stored in HU)"
     )
     window_high: float = field(
-        400.0, "Hounsfield units that become 1 (images stored in HU only)"
+        400.0, "Hounsfield units that become 1 (only for images stored in HU)"
     )
 
     def __post_init__(self) -> None:
@@ -332,22 +339,22 @@ class DataConfig(Checked):
 
     @property
     def frame_size(self) -> int:
-        """Height and width of what is scored; 0 for the whole image."""
+        """The height and width that are scored; 0 for the whole image."""
         return self.scored_size or self.eval_size
 
 
 @dataclasses.dataclass(frozen=True)
 class AugmentationConfig(Checked):
-    """Random changes of a training example; 0 or false switches one off."""
+    """Random changes of the training examples. 0 or false switches one off."""
 
     rotation_degrees: float = field(
-        180.0, "rotation by up to this angle either way", at_least=0
+        180.0, "rotate by up to this angle either way", at_least=0
     )
     shear_degrees: float = field(
-        8.0, "shearing by up to this angle either way", at_least=0, below=45
+        8.0, "shear by up to this angle either way", at_least=0, below=45
     )
     scale: float = field(
-        0.15, "scaling by a factor of 1/(1+s) to 1+s", at_least=0, below=4
+        0.15, "scale by a factor of 1/(1+s) to 1+s", at_least=0, below=4
     )
     elastic_std_px: float = field(
         2.0, "standard deviation of the elastic deformation, in pixels", at_least=0
@@ -357,45 +364,48 @@ class AugmentationConfig(Checked):
     )
     translation_px: float = field(
         0.0,
-        "shift by up to so many pixels either way, beside the crop's random place",
+        "shift by up to this many pixels either way, in addition to the crop's random "
+        "position",
         at_least=0,
     )
     flip: bool = field(False, "mirror at random")
     quarter_turns: bool = field(
-        False, "turn by 0, 90, 180 or 270 degrees: alone, or with flip, values stay"
+        False,
+        "turn by 0, 90, 180 or 270 degrees; with flip as the only other warp, no value "
+        "is interpolated",
     )
     brightness: float = field(
         0.0,
-        "added to the values, which lie in 0..1: up to this, either way",
+        "add up to this to the values, which lie in 0..1, either way",
         at_least=0,
     )
     contrast: float = field(
         0.0,
-        "contrast is multiplied by a factor of 1/(1+c) to 1+c",
+        "multiply the contrast by a factor of 1/(1+c) to 1+c",
         at_least=0,
         below=4,
     )
     saturation: float = field(
         0.0,
-        "colour saturation is multiplied by a factor of 1/(1+s) to 1+s (colour "
-        "images only)",
+        "multiply the colour saturation by a factor of 1/(1+s) to 1+s (colour images "
+        "only)",
         at_least=0,
         below=4,
     )
     gamma: float = field(
-        0.0, "values to the power of 1/(1+g) to 1+g", at_least=0, below=4
+        0.0, "raise the values to a power of 1/(1+g) to 1+g", at_least=0, below=4
     )
 
     @classmethod
     def off(cls) -> AugmentationConfig:
-        """Returns the configuration that changes nothing but the crop's place."""
+        """Returns the configuration that changes nothing but the crop's position."""
         return cls(
             rotation_degrees=0.0, shear_degrees=0.0, scale=0.0, elastic_std_px=0.0
         )
 
     @property
     def moves_nothing(self) -> bool:
-        """Whether no warp is asked for (the crop may still be translated)."""
+        """Whether there is no warp. The crop may still be moved."""
         return not (
             self.rotation_degrees
             or self.shear_degrees
@@ -409,47 +419,43 @@ class AugmentationConfig(Checked):
 
 @dataclasses.dataclass(frozen=True)
 class TrainingConfig(Checked):
-    """The schedule. The defaults are the paper's for LIDC."""
+    """The schedule of a run. The defaults are the paper's for LIDC."""
+
+    DROPPED = {"prior_steps": 0, "keep_checkpoints": 3}
 
     seed: int = field(0, "seed of everything random", at_least=-(2**63), below=2**63)
     start_from: str = field(
         "",
-        "a SavedModel of the same network, whose weights the run starts from; empty "
-        "for random ones",
+        "a SavedModel of the same network whose weights the run starts from; empty for "
+        "random weights",
     )
     steps: int = field(240_000, "training steps", at_least=1)
-    batch_size: int = field(32, "images per step over all replicas", at_least=1)
+    batch_size: int = field(32, "images per step, over all replicas", at_least=1)
     graders_per_image: int = field(
         1,
-        "graders of an image in one step (U-Net and prior run once for all of them); "
-        "0 for all. Switched task: draws of the flips",
+        "graders of each image in one step; U-Net and prior run once for all of them. "
+        "0 for all graders. In the switched task: draws of the flips",
         at_least=0,
     )
-    learning_rate: float = field(1e-4, "at the start", at_least=0)
-    final_learning_rate: float = field(1e-6, "at the end", at_least=0)
+    learning_rate: float = field(1e-4, "learning rate at the start", at_least=0)
+    final_learning_rate: float = field(1e-6, "learning rate at the end", at_least=0)
     learning_rate_steps: int = field(
-        5, "in how many equal ratios it falls; 0 for a cosine", at_least=0
+        5, "number of equal ratios in which it falls; 0 for a cosine", at_least=0
     )
     weight_decay: float = field(1e-5, "weight of the L2 term on kernels", at_least=0)
     gradient_clip_norm: float = field(
-        0.0, "longest gradient over all weights; 0 for any length", at_least=0
+        0.0, "cut the gradient of all weights to this norm; 0 to leave it", at_least=0
     )
     kl_warmup_steps: int = field(
         0,
-        "steps in which the weight of the KL divergence grows to beta; 0 for beta "
-        "from the start",
-        at_least=0,
-    )
-    prior_steps: int = field(
-        0,
-        "prob_unet: of the steps, the last so many train the prior net alone, which is "
-        "cheap; 0 for none",
+        "number of steps in which the weight of the KL divergence grows to beta; 0 for "
+        "beta from the start",
         at_least=0,
     )
     ema_decay: float = field(
         0.0,
-        "average the weights with this decay per step; validation and export use the "
-        "averages. 0 for none",
+        "average the weights with this decay per step, for validation and export; 0 to "
+        "use the weights themselves",
         at_least=0,
         below=1,
     )
@@ -457,22 +463,21 @@ class TrainingConfig(Checked):
     validation_images: int = field(
         256, "images scored at each validation; 0 for all", at_least=0
     )
-    validation_samples: int = field(16, "samples per image for it", at_least=1)
+    validation_samples: int = field(16, "samples per image in validation", at_least=1)
     log_every: int = field(100, "steps between TensorBoard points", at_least=1)
     checkpoint_every: int = field(1000, "steps between checkpoints", at_least=1)
-    keep_checkpoints: int = field(3, "how many of the last are kept", at_least=1)
     tune_foreground: bool = field(
         False,
-        "two classes: find the shift of the foreground's logit that makes validation "
-        "GED least, and keep the best checkpoint with it",
+        "two classes: find the shift of the foreground's logit with the smallest "
+        "validation GED, and save the best checkpoint with it",
     )
     best_by: str = field(
         "ged",
-        "what the best checkpoint has least of: validation GED or loss",
+        "the best checkpoint has the smallest validation GED or loss",
         choices=("ged", "loss"),
     )
     steps_per_execution: int = field(
-        1, "steps run in one call; more saves overhead on fast devices", at_least=1
+        1, "steps per call; more of them save overhead on fast devices", at_least=1
     )
     mixed_precision: str = field(
         "off",
@@ -484,7 +489,7 @@ class TrainingConfig(Checked):
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Everything that decides what a training run computes."""
+    """Everything that determines what a training run computes."""
 
     model: ModelConfig = ModelConfig()
     data: DataConfig = DataConfig()
@@ -493,37 +498,19 @@ class Config:
 
     def __post_init__(self) -> None:
         divisor = self.model.size_divisor
+        pooled = " after the latent pooling" if self.model.latent_pooling > 1 else ""
         for name in ("crop_size", "eval_size"):
             size = getattr(self.data, name)
             if size % divisor:
                 raise ValueError(
                     f"{name} is {size}, expected a multiple of {divisor} for "
-                    f"{self.model.num_scales} scales"
-                    + (" behind the pooling" if self.model.latent_pooling > 1 else "")
+                    f"{self.model.num_scales} scales{pooled}"
                 )
-
-        training = self.training
-        if training.prior_steps >= training.steps:
-            raise ValueError(
-                f"prior_steps is {training.prior_steps}, expected less than steps, of "
-                f"which there are {training.steps}"
-            )
-        if self.prior_steps and not self.model.elbo_weight:
-            raise ValueError(
-                f"prior_steps is {training.prior_steps}, expected 0: the prior learns "
-                f"from the posterior there, which does not learn with an elbo_weight "
-                f"of 0"
-            )
         if self.data.task == "switched" and self.model.energy_weight:
             raise ValueError(
                 f"energy_weight is {self.model.energy_weight}, expected 0: the task "
                 f"'switched' is scored by another distance"
             )
-
-    @property
-    def prior_steps(self) -> int:
-        """Steps for the prior net alone: none for a model that has no prior net."""
-        return self.training.prior_steps if self.model.has_prior_net else 0
 
     def to_json(self) -> dict[str, Any]:
         """Returns the configuration as a JSON object."""
@@ -533,26 +520,26 @@ class Config:
     def from_json(cls, value: dict[str, Any], source: str) -> Config:
         """Builds a configuration from a JSON object.
 
-        A setting that is missing has its default: files of earlier versions, which did
-        not know it, stay readable.
+        Files of earlier versions stay readable. A missing setting has its default. A
+        setting that was dropped is ignored if its value changed nothing.
 
         Args:
-            value: as `to_json` gives it.
+            value: what `to_json` returned.
             source: the file it came from, for error messages.
 
         Raises:
-            ValueError: a section is missing, a setting unknown or its value bad.
+            ValueError: a section is missing, a setting is unknown, or a value is bad.
         """
-        sections = {field.name: field for field in dataclasses.fields(cls)}
+        sections = {part.name: type(part.default) for part in dataclasses.fields(cls)}
         if set(value) != set(sections):
             raise ValueError(
                 f"{source}: has the sections {sorted(value)}, expected "
                 f"{sorted(sections)}"
             )
-        built = {}
-        for name, field in sections.items():
-            section = type(field.default)
-            built[name] = _section_from_json(section, value[name], f"{source}: {name}")
+        built = {
+            name: _section_from_json(section, value[name], f"{source}: {name}")
+            for name, section in sections.items()
+        }
         try:
             return cls(**built)
         except ValueError as error:
@@ -569,10 +556,18 @@ class Config:
         ]
 
 
-def _section_from_json(section: type, value: Any, source: str) -> Any:
-    names = {field.name for field in dataclasses.fields(section)}
+def _section_from_json(section: type[Checked], value: Any, source: str) -> Any:
     if not isinstance(value, dict):
         raise ValueError(f"{source} is {value!r}, expected an object of settings")
+    for name, neutral in section.DROPPED.items():
+        if value.get(name, neutral) != neutral:
+            raise ValueError(
+                f"{source}: {name} is {value[name]!r}, but this version has no such "
+                f"setting (it does what {neutral!r} did); use the version of "
+                f"tf_probunet that wrote the file"
+            )
+    value = section.without_dropped(value)
+    names = {setting.name for setting in dataclasses.fields(section)}
     unknown = set(value) - names
     if unknown:
         raise ValueError(
@@ -597,7 +592,7 @@ def read_config(path: files.Path) -> Config:
 
 @dataclasses.dataclass(frozen=True)
 class PhantomConfig(Checked):
-    """How many phantom images of which size, and from which seed."""
+    """The size, number and seed of the phantom images."""
 
     image_size: int = field(
         64, "height and width of the images", at_least=32, at_most=4096

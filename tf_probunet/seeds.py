@@ -1,4 +1,4 @@
-"""Stateless seeds: one number at the top, folded with step, replica and example.
+"""Stateless seeds, derived from one number and the step, replica and example.
 
 A seed is an int32 tensor of shape [2]. The same seed gives the same numbers, whatever
 the number of replicas, workers or threads.
@@ -10,12 +10,12 @@ import tensorflow as tf
 
 
 def root(seed: int | tf.Tensor) -> tf.Tensor:
-    """Returns the int32[2] seed for a whole number given by the user."""
+    """Returns the int32[2] seed for the integer that a user chose."""
     return fold_in(tf.constant([0x5EED, 0x0A11], tf.int32), seed)
 
 
 def fold_in(seed: tf.Tensor, data: int | tf.Tensor) -> tf.Tensor:
-    """Mixes a whole number into a seed.
+    """Derives another seed from a seed and an integer.
 
     Args:
         seed: int32[2].
@@ -23,7 +23,7 @@ def fold_in(seed: tf.Tensor, data: int | tf.Tensor) -> tf.Tensor:
             count.
 
     Returns:
-        int32[2], another seed.
+        int32[2].
     """
     data = tf.cast(data, tf.int64)
     low = tf.bitcast(data, tf.int32)  # [2]: low and high half
@@ -37,7 +37,7 @@ def split(seed: tf.Tensor, num: int = 2) -> list[tf.Tensor]:
 
 
 def for_replica(seed: tf.Tensor) -> tf.Tensor:
-    """Folds in the replica that this is called on, so that no two draw alike."""
+    """Derives a seed for the current replica, so that replicas draw differently."""
     context = tf.distribute.get_replica_context()
     if context is None or context.num_replicas_in_sync == 1:
         return fold_in(seed, 0)
@@ -48,8 +48,8 @@ def per_image(seed: tf.Tensor, batch_size: int | tf.Tensor) -> tf.Tensor:
     """Returns a seed for each image, int32[B, 2].
 
     Args:
-        seed: int32[2], to be folded with the place in the batch, or int32[B, 2], which
-            is returned as it is.
+        seed: int32[2], which is combined with the position in the batch, or
+            int32[B, 2], which is returned unchanged.
         batch_size: B.
     """
     if seed.shape.rank == 2:
@@ -66,7 +66,7 @@ def normal(seeds: tf.Tensor, shape: list[int | tf.Tensor]) -> tf.Tensor:
 
     Args:
         seeds: int32[B, 2].
-        shape: of the numbers for one image.
+        shape: the shape of the numbers of one image.
 
     Returns:
         [B, *shape] float32.
@@ -89,7 +89,7 @@ def uniform(seeds: tf.Tensor, shape: tf.Tensor) -> tf.Tensor:
 
 
 def fold_in_each(seeds: tf.Tensor, data: int | tf.Tensor) -> tf.Tensor:
-    """Mixes the same whole number into each of the seeds, int32[B, 2]."""
+    """Applies `fold_in` with the same integer to each of the seeds, int32[B, 2]."""
     return tf.map_fn(
         lambda seed: fold_in(seed, data),
         seeds,

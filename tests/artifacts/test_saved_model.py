@@ -75,6 +75,7 @@ def test_settings_of_another_version(path, tmp_path):
     asset = copy / "assets" / "config.json"
     content = json.loads(asset.read_text())
     content["training"] = {"from": "another version"}
+    content["model"]["free_bits"] = 0.5  # A setting of an earlier version.
     asset.write_text(json.dumps(content))
     assert saved_model.load(copy).network.latent_dim == 1
     content["model"]["wings"] = 2

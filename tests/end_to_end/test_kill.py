@@ -32,7 +32,7 @@ _PHANTOM = (
 _TRAINING = (
     "--base_channels=4 --num_scales=2 --convs_per_block=1 --latent_dim=2 "
     "--crop_size=16 --eval_size=16 --elastic_std_px=0.5 --ema_decay=0.9 "
-    "--learning_rate=1e-3 --batch_size=4 --steps=60 --prior_steps=20 --log_every=5 "
+    "--learning_rate=1e-3 --batch_size=4 --steps=60 --log_every=5 "
     "--checkpoint_every=3 --validate_every=10 --validation_images=4 "
     "--validation_samples=2"
 ).split()
@@ -297,7 +297,7 @@ def test_training_saves_when_its_terminal_is_closed(commands, tmp_path):
     terminal, inside = pty.openpty()
     # No other reason to save, and no end.
     endless = [f"--{name}=100000" for name in ("steps", "checkpoint_every")]
-    endless += ["--validate_every=100000", "--prior_steps=0", f"--run_dir={tmp_path}"]
+    endless += ["--validate_every=100000", f"--run_dir={tmp_path}"]
     process = processes.start(
         command.script,
         *command.flags,

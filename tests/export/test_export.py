@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers import run_dirs, serving_json
+from helpers import run_dirs, serving_json, tiny
 
 from tf_probunet.artifacts import checksums
 from tf_probunet.config import Config, DataConfig
@@ -191,7 +191,7 @@ def test_the_model_card_names_data_scores_and_limits(saved_model):
 
 
 def _lidc_card(run, data, scores=None, **preparation):
-    config = Config(model=run_dirs.tiny_config(beta=10.0), data=data)
+    config = Config(model=tiny.network(beta=10.0), data=data)
     dataset = {**RunDir(run).dataset(), "name": "lidc_x", "preparation": preparation}
     metadata = {
         "model": "prob_unet",
@@ -244,9 +244,7 @@ def test_the_card_of_a_model_of_streets(run):
         "size_divisor": 2,
         "signatures": ["prior", "serving_default"],
     }
-    config = Config(
-        model=run_dirs.tiny_config(), data=DataConfig(task="switched", crop_size=0)
-    )
+    config = Config(model=tiny.network(), data=DataConfig(task="switched", crop_size=0))
     card = model_card(config, dataset, metadata, None)
     assert "24 classes\n  (road, sidewalk, building, wall" in card
     assert "bicycle, sidewalk 2, person 2, car 2, vegetation 2, road 2)" in card

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from helpers import tiny
+
 from tf_probunet import models
 from tf_probunet.config import ModelConfig
 
-SMALL = ModelConfig(
-    base_channels=4, num_scales=2, convs_per_block=1, initializer="he_normal"
-)
+SMALL = tiny.network(latent_dim=None, initializer="he_normal")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,12 +18,12 @@ class Golden:
     """A model that the suite takes through its life.
 
     Attributes:
-        name: of the case, for the test's id.
-        model: the public name.
-        class_name: of the class that it is built of.
-        settings: of the configuration, beside the size.
-        calm: settings that switch off what is random in training and is no latent.
-        num_members: of an ensemble; 0 for other models.
+        name: the name of the case.
+        model: the public name of the model.
+        class_name: the name of its class.
+        settings: the settings of the configuration, besides the size.
+        calm: settings that switch off all randomness in training but the latents.
+        num_members: the members of an ensemble; 0 for other models.
     """
 
     name: str

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from helpers import tiny
 
 from tf_probunet import files, models
-from tf_probunet.config import Config, DataConfig, ModelConfig
+from tf_probunet.config import Config, DataConfig
 from tf_probunet.dataset import records
 from tf_probunet.models.base import SegmentationModel
 from tf_probunet.training.run_dir import BEST_NAME, CheckpointStore, RunDir
@@ -17,20 +18,9 @@ from tf_probunet.training.run_dir import BEST_NAME, CheckpointStore, RunDir
 BEST = {"step": 7, "loss": 12.5, "ged": 0.25}
 
 
-def tiny_config(**changes: Any) -> ModelConfig:
-    """Returns a network of two scales whose images have even sides."""
-    values = {
-        "base_channels": 4,
-        "num_scales": 2,
-        "convs_per_block": 1,
-        "latent_dim": 2,
-    }
-    return ModelConfig(**{**values, **changes})
-
-
 def tiny_model(**changes: Any) -> SegmentationModel:
     """Builds a small model. Weight i of all is 0.7 sin(i^3)."""
-    model = models.build(tiny_config(**changes))
+    model = models.build(tiny.network(**changes))
     start = 0
     for variable in model.trainable_variables:
         numbers = np.arange(start, start + variable.shape.num_elements(), dtype=float)

@@ -1,4 +1,4 @@
-"""Reads what a training run wrote."""
+"""Trains small models and reads what a training run wrote."""
 
 from __future__ import annotations
 
@@ -6,6 +6,16 @@ import pathlib
 
 import numpy as np
 import tensorflow as tf
+
+from tf_probunet.training import train as training
+from tf_probunet.training.strategy import mirrored
+
+
+def train(config, data_dir, run_dir, devices=1, **kwargs) -> training.Outcome:
+    """Trains on a number of replicas on the CPU."""
+    return training.train(
+        config, data_dir=data_dir, run_dir=run_dir, strategy=mirrored(devices), **kwargs
+    )
 
 
 def weights(run_dir, which="checkpoints") -> dict[str, np.ndarray]:

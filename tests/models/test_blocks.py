@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers import tiny
 
 from tf_probunet import models
 from tf_probunet.config import ModelConfig
@@ -17,7 +18,7 @@ def test_average_pooling_is_bilinear_downsampling_by_two():
 
 
 def test_encoder_scales_halve_and_channels_double():
-    config = ModelConfig(base_channels=4, num_scales=3, convs_per_block=1)
+    config = tiny.network(num_scales=3)
     encoder = blocks.Encoder(config, blocks.Initializers("orthogonal", 0), "encoder")
     outputs = encoder(tf.zeros([1, 16, 8, 1]))
     shapes = [tuple(output.shape[1:]) for output in outputs]
@@ -97,7 +98,7 @@ def test_one_more_scale_for_cityscapes():
 
 
 def test_block_inputs_are_called_from_the_finest_scale_on():
-    config = ModelConfig(base_channels=2, num_scales=3, convs_per_block=1)
+    config = tiny.network(base_channels=2, num_scales=3)
     init = blocks.Initializers("orthogonal", 0)
     encoder = blocks.Encoder(config, init, "encoder")
     decoder = blocks.Decoder(config, init, "decoder")

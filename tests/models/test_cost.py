@@ -8,6 +8,7 @@ import sys
 
 import pytest
 import tensorflow as tf
+from helpers import tiny
 from helpers.goldens import GOLDENS
 
 from tf_probunet import models
@@ -16,7 +17,7 @@ from tf_probunet.models import cost
 from tf_probunet.models.prob_unet import ProbUNet
 
 ROOT = pathlib.Path(__file__).parents[2]
-TINY = ModelConfig(base_channels=2, num_scales=2, convs_per_block=1)
+TINY = tiny.network(base_channels=2, latent_dim=None)
 HEIGHT, WIDTH = 8, 16
 
 

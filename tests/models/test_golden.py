@@ -1,6 +1,15 @@
-"""Every public model through its life: training, checkpoint, SavedModel, replicas."""
+"""Every public model through its life: training, checkpoint, SavedModel, replicas.
+
+The outputs of each model are compared with those in tests/goldens. After a change that
+is meant to change them, run
+
+    python -m pytest tests/models/test_golden.py --renew_goldens
+
+and commit the files.
+"""
 
 import dataclasses
+import pathlib
 
 import numpy as np
 import pytest
@@ -16,6 +25,10 @@ from tf_probunet.training import strategy
 from tf_probunet.training.run_dir import RunDir
 
 SIZE, BATCH = 8, 4
+OUTPUTS = pathlib.Path(__file__).parents[1] / "goldens"
+ON_ENERGY = tuple(
+    golden.on_energy() for golden in GOLDENS if golden.name in ("prob_unet", "m_heads")
+)
 DATASET = {
     "name": "made up",
     "fingerprint": "0",
@@ -63,6 +76,42 @@ def _weights(model):
 def _state(model):
     slots = [variable.numpy() for variable in model.optimizer.variables]
     return _weights(model) + slots
+
+
+def _outputs(golden):
+    """Returns the terms of the objective, and a few logits of two samples."""
+    model, batch = golden.build(1), _batch(2)
+    terms = model.objective(batch, seeds.root(3))
+    samples = model.sample(batch["image"], 2, seeds.root(4)).numpy()
+    return {
+        "term_names": np.array(sorted(terms)),
+        "terms": np.array([terms[name] for name in sorted(terms)]),
+        "samples": samples[:, :, 1::3, 1::3],  # [2, 2, 3, 3, K]
+    }
+
+
+@pytest.mark.parametrize("golden", GOLDENS + ON_ENERGY, ids=lambda golden: golden.name)
+def test_outputs_are_those_that_were_committed(golden, pytestconfig):
+    path, found = OUTPUTS / f"{golden.name}.npz", _outputs(golden)
+    if pytestconfig.getoption("renew_goldens"):
+        np.savez_compressed(path, **found)
+        pytest.skip(f"{path} is renewed")
+    with np.load(path) as expected:
+        assert list(found["term_names"]) == list(expected["term_names"])
+        for name in ("terms", "samples"):
+            np.testing.assert_allclose(
+                found[name],
+                expected[name],
+                rtol=1e-4,
+                atol=1e-4,
+                err_msg=f"{name} of {golden.name} changed; is it meant? (--help: "
+                "--renew_goldens)",
+            )
+
+
+def test_every_file_of_outputs_has_its_model():
+    names = {golden.name for golden in GOLDENS + ON_ENERGY}
+    assert {path.stem for path in OUTPUTS.iterdir()} == names
 
 
 @dataclasses.dataclass
@@ -198,11 +247,6 @@ def _gradients(golden, devices):
     }
     changes = [after - b for after, b in zip(_weights(model), before)]
     return terms, changes, model
-
-
-ON_ENERGY = tuple(
-    golden.on_energy() for golden in GOLDENS if golden.name in ("prob_unet", "m_heads")
-)
 
 
 @pytest.mark.parametrize("golden", GOLDENS + ON_ENERGY, ids=lambda golden: golden.name)

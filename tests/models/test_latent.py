@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
+from helpers import tiny
 
-from tf_probunet.config import ModelConfig
 from tf_probunet.models import latent
 from tf_probunet.models.blocks import Initializers
 
@@ -40,7 +40,7 @@ def test_gaussian_has_the_stddev_of_its_logarithm():
 
 
 def test_pooling_makes_the_gaussian_independent_of_where_things_are():
-    config = ModelConfig(base_channels=4, num_scales=2, convs_per_block=1)
+    config = tiny.network()
     encoder = latent.GaussianEncoder(config, 3, Initializers("orthogonal", 0), "prior")
     # Far from the edge a shift by a multiple of the pooling changes no mean.
     image = np.zeros((1, 32, 32, 1), np.float32)
@@ -51,7 +51,7 @@ def test_pooling_makes_the_gaussian_independent_of_where_things_are():
 
 
 def test_latent_pooling_gives_the_encoder_the_means_of_squares():
-    config = ModelConfig(base_channels=4, num_scales=2, convs_per_block=1)
+    config = tiny.network()
     pooled_config = dataclasses.replace(config, latent_pooling=2)
     init = Initializers("orthogonal", 0)
     plain = latent.GaussianEncoder(config, 3, init, "prior")

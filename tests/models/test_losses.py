@@ -127,37 +127,6 @@ def test_importance_sampling_finds_the_evidence_of_a_conjugate_model(spread):
     np.testing.assert_allclose(estimate, [expected], atol=tolerance)
 
 
-def test_free_bits_by_hand():
-    """Means 1 and 3 against a standard normal: KL 0.5 and 4.5, in two dimensions."""
-    posterior = tfd.MultivariateNormalDiag([[1.0, 0.2], [3.0, 0.0]], [[1.0, 1.0]] * 2)
-    prior = tfd.MultivariateNormalDiag([[0.0, 0.0]] * 2, [[1.0, 1.0]] * 2)
-    nats = tf.constant([3.0, 5.0])
-    # Dimension 0: (0.5 + 4.5) / 2 = 2.5 nats; dimension 1: (0.02 + 0) / 2 = 0.01 nats.
-    for free_bits, cost in [(0.0, 2.51), (0.5, 3.0), (4.0, 8.0)]:
-        terms = losses.negative_elbo(
-            nats=nats, posterior=posterior, prior=prior, beta=2.0, free_bits=free_bits
-        )
-        assert float(terms["loss"]) == pytest.approx(4.0 + 2.0 * cost, rel=1e-5)
-        assert float(terms["kl"]) == pytest.approx(2.51, rel=1e-5)  # As it is.
-        assert float(terms["kl_0"]) == pytest.approx(2.5, rel=1e-5)
-        assert float(terms["kl_1"]) == pytest.approx(0.01, rel=1e-4)
-
-
-def test_free_bits_leave_nothing_to_gain_below_them():
-    mean = tf.Variable([[1.0, 0.2]])
-    prior = tfd.MultivariateNormalDiag([[0.0, 0.0]], [[1.0, 1.0]])
-    with tf.GradientTape() as tape:
-        loss = losses.negative_elbo(
-            nats=tf.constant([0.0]),
-            posterior=tfd.MultivariateNormalDiag(mean, [[1.0, 1.0]]),
-            prior=prior,
-            beta=1.0,
-            free_bits=0.1,
-        )["loss"]
-    # KL 0.5 is above, and its slope is the mean; KL 0.02 is below.
-    np.testing.assert_allclose(tape.gradient(loss, mean), [[1.0, 0.0]], atol=1e-6)
-
-
 def _maps(rng, shape, num_classes=2):
     """Label maps of squares, some of them empty."""
     labels = rng.integers(0, num_classes, shape)

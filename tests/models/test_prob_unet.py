@@ -5,13 +5,14 @@ import dataclasses
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers import tiny
 from scipy import special, stats
 
 from tf_probunet import models, seeds
 from tf_probunet.config import ModelConfig
 from tf_probunet.models import losses, prob_unet
 
-CONFIG = ModelConfig(base_channels=4, num_scales=2, convs_per_block=1, latent_dim=2)
+CONFIG = tiny.network()
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +41,12 @@ def test_objective_is_cross_entropy_of_a_posterior_draw_plus_beta_kl(batch):
     np.testing.assert_allclose([terms["kl_0"], terms["kl_1"]], kl, rtol=1e-4)
     np.testing.assert_allclose(terms["kl"], kl.sum(), rtol=1e-4)
     np.testing.assert_allclose(terms["loss"], np.mean(nats) + 2.5 * kl.sum(), rtol=1e-5)
+
+
+def test_prob_unet_defaults_are_the_papers():
+    config = models.with_defaults(ModelConfig())
+    assert (config.latent_dim, config.beta) == (6, 1.0)
+    assert models.with_defaults(ModelConfig(beta=4.0)).beta == 4.0
 
 
 def test_posterior_depends_on_labels_and_on_the_image(model, batch):

@@ -6,34 +6,22 @@ import signal
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers import tiny
 
 from tf_probunet import files
-from tf_probunet.config import (
-    AugmentationConfig,
-    Config,
-    DataConfig,
-    ModelConfig,
-    TrainingConfig,
-)
+from tf_probunet.config import AugmentationConfig
 from tf_probunet.export import export
 from tf_probunet.training import callbacks, ensemble, train
 from tf_probunet.training.run_dir import RunDir
 from tf_probunet.training.strategy import mirrored
 
-CONFIG = Config(
-    model=ModelConfig(name="unet", base_channels=2, num_scales=2, convs_per_block=1),
-    data=DataConfig(crop_size=8, eval_size=8),
-    augmentation=AugmentationConfig.off(),
-    training=TrainingConfig(
-        steps=3,
-        batch_size=2,
-        seed=5,
-        validate_every=3,
-        validation_images=2,
-        validation_samples=1,
-        log_every=3,
-        checkpoint_every=3,
+CONFIG = dataclasses.replace(
+    tiny.run(
+        **{"name": "unet", "base_channels": 2, "crop_size": 8, "eval_size": 8},
+        **{"steps": 3, "batch_size": 2, "seed": 5, "log_every": 3},
+        **{"validate_every": 3, "validation_images": 2, "validation_samples": 1},
     ),
+    augmentation=AugmentationConfig.off(),
 )
 DATASET = {
     "name": "made up",
@@ -43,18 +31,6 @@ DATASET = {
     "num_graders": 1,
     "counts": {"train": 2},
 }
-
-
-def _changed(**changes):
-    """Returns the configuration with settings of model and training changed."""
-    names = {field.name for field in dataclasses.fields(ModelConfig)}
-    model = {k: v for k, v in changes.items() if k in names}
-    training = {k: v for k, v in changes.items() if k not in names}
-    return dataclasses.replace(
-        CONFIG,
-        model=dataclasses.replace(CONFIG.model, **model),
-        training=dataclasses.replace(CONFIG.training, **training),
-    )
 
 
 def _write_run(path, config, *, step=3, checkpoint=True, **described):
@@ -75,7 +51,7 @@ def two_runs(tmp_path_factory):
     """Runs with the seeds 9 and 4, in that order of their names."""
     root = tmp_path_factory.mktemp("runs")
     built = {
-        seed: _write_run(root / f"unet_{i}", _changed(seed=seed))
+        seed: _write_run(root / f"unet_{i}", tiny.changed(CONFIG, seed=seed))
         for i, seed in enumerate((9, 4))
     }
     return root, built
@@ -83,7 +59,7 @@ def two_runs(tmp_path_factory):
 
 def test_members_count_the_seed_on_and_differ_in_nothing_else():
     assert str(ensemble.member_dir("runs/unet", 3)) == "runs/unet_03"
-    prob_unet = _changed(name="prob_unet")
+    prob_unet = tiny.changed(CONFIG, name="prob_unet")
     third = ensemble.member_config(prob_unet, 2)
     assert prob_unet.differences(third) == [
         "model.name: 'prob_unet' -> 'unet'",
@@ -143,7 +119,9 @@ def test_a_member_that_does_not_fit_is_named(
     root, _ = two_runs
     for name in ("unet_0", "unet_1"):
         (tmp_path / name).symlink_to(root / name)
-    _write_run(tmp_path / "unet_2", _changed(**{"seed": 1, **changes}), **settings)
+    _write_run(
+        tmp_path / "unet_2", tiny.changed(CONFIG, **{"seed": 1, **changes}), **settings
+    )
     with pytest.raises((ValueError, FileNotFoundError), match=message) as caught:
         ensemble.find_members(str(tmp_path / "unet_*"))
     assert str(caught.value).startswith(str(tmp_path / "unet_2"))
@@ -151,7 +129,7 @@ def test_a_member_that_does_not_fit_is_named(
 
 
 def test_no_members_and_no_runs_are_errors(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"no_\*: no run directory fits"):
+    with pytest.raises(FileNotFoundError, match=r"no_\*: no run directory matches"):
         ensemble.find_members(str(tmp_path / "no_*"))
     (tmp_path / "empty").mkdir()
     with pytest.raises(FileNotFoundError, match="empty/config.json"):

@@ -7,34 +7,17 @@ import pathlib
 
 import pytest
 import tensorflow as tf
-from helpers import runs
+from helpers import runs, tiny
 
-from tf_probunet.config import (
-    AugmentationConfig,
-    Config,
-    DataConfig,
-    ModelConfig,
-    TrainingConfig,
-)
+from tf_probunet.config import AugmentationConfig
 from tf_probunet.dataset import records
 from tf_probunet.training import callbacks, train
 from tf_probunet.training.run_dir import CheckpointStore, RunDir
 from tf_probunet.training.strategy import mirrored
 
-CONFIG = Config(
-    model=ModelConfig(name="unet", base_channels=4, num_scales=2, convs_per_block=1),
-    data=DataConfig(crop_size=16, eval_size=16),
+CONFIG = dataclasses.replace(
+    tiny.run(name="unet", steps=8, validation_samples=1, checkpoint_every=2),
     augmentation=AugmentationConfig.off(),
-    training=TrainingConfig(
-        steps=8,
-        batch_size=4,
-        learning_rate=1e-3,
-        validate_every=4,
-        validation_images=4,
-        validation_samples=1,
-        log_every=2,
-        checkpoint_every=2,
-    ),
 )
 
 
@@ -152,7 +135,7 @@ def test_an_unreadable_checkpoint_is_passed_over(restored, damage, capsys):
     assert restore() == 6
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"warning: {directory / 'ckpt-8'}: unreadable checkpoint (")
-    assert line.endswith(f"; going on from {directory / 'ckpt-6'}")
+    assert line.endswith(f"; continuing from {directory / 'ckpt-6'}")
 
 
 def test_no_readable_checkpoint_is_an_error(restored):

@@ -48,7 +48,7 @@ def alone(phantom_dir, tmp_path_factory):
 
 
 def test_two_processes_make_the_steps_of_one(alone, phantom_dir, tmp_path):
-    """Graders and augmentation hang on the place in the stream, not on the worker."""
+    """Graders and augmentation depend on the position in the stream, not the worker."""
     workers = clusters.start_workers(phantom_dir, tmp_path, **DETERMINISTIC)
     outputs = clusters.finish(workers)
     assert [worker.returncode for worker in workers] == [0, 0], outputs
@@ -163,7 +163,7 @@ def test_workers_with_other_flags_are_refused(phantom_dir, tmp_path):
     outputs = clusters.finish(workers)
     assert [worker.returncode for worker in workers] == [1, 1], outputs
     for output in outputs:
-        assert "error: the workers have other flags or data" in output
+        assert "error: the workers have different flags or data" in output
 
 
 @pytest.mark.slow

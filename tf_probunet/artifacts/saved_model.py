@@ -182,8 +182,9 @@ def _read_config(path: pathlib.Path) -> tuple[ModelConfig, DataConfig]:
         )
     sections = files.read_json(file, "configuration")
     try:
-        return ModelConfig(**sections["model"]), DataConfig(**sections["data"])
-    except (KeyError, TypeError, ValueError) as error:
+        model = ModelConfig.without_dropped(sections["model"])
+        return ModelConfig(**model), DataConfig(**sections["data"])
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(
             f"{file}: does not fit this version ({damage.reason(error)})"
         ) from error

@@ -228,10 +228,10 @@ def _training_example(
     config: Config,
     with_keys: bool,
 ) -> dict[str, tf.Tensor]:
-    seeds_of_labels, augmentation_seed = seeds.split(seed)
+    label_seed, augmentation_seed = seeds.split(seed)
     parsed = records.parse(serialized, spec)
     image = normalise(records.decode_image(parsed["image"], spec), spec, config.data)
-    labels = _drawn_labels(parsed["labels"], seeds_of_labels, spec, config)
+    labels = _drawn_labels(parsed["labels"], label_seed, spec, config)
     image, labels = augmentation.augment(
         image=image,
         labels=labels,

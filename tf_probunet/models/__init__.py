@@ -24,10 +24,10 @@ def model_class(name: str) -> type[SegmentationModel]:
 
 
 def with_defaults(config: ModelConfig) -> ModelConfig:
-    """Fills in what the model decides.
+    """Fills in the settings that the model determines.
 
-    These are its own defaults where the configuration leaves them open, and the
-    settings that make the model what it is.
+    These are its defaults for settings that are None, and the settings that define the
+    model and can't be chosen.
     """
     entry = registry.entry(config.name)
     missing = {k: v for k, v in entry.defaults.items() if getattr(config, k) is None}
@@ -38,8 +38,8 @@ def build(config: ModelConfig, seed: int = 0) -> SegmentationModel:
     """Builds a model with all its variables.
 
     Args:
-        config: which model, and how large.
-        seed: of the initial weights and of everything random in training.
+        config: the name and the size of the model.
+        seed: the seed of the initial weights and of everything random in training.
     """
     model = model_class(config.name)(with_defaults(config), seed)
     model.initialize()

@@ -28,17 +28,17 @@ _TEST_SEED = 2**40  # No training step has this number.
 class SegmentationModel(tf.keras.Model, abc.ABC):
     """A model that gives any number of segmentations of an image.
 
-    Subclasses define `fit_terms` and `sample`. Nothing is kept on `self` between
-    calls but the weights, the running means of the logs and what is noted for the host.
+    Subclasses define `fit_terms` and `sample`. Between calls, a model keeps only its
+    weights, the running means of the logs and the notes for the host.
 
     Attributes:
         config: the network's configuration.
-        seed: of everything random in training.
-        is_stochastic: whether another seed gives other samples.
-        max_samples: how many different samples there are, or None for any number.
+        seed: the seed of everything random in training.
+        is_stochastic: whether the samples depend on the seed.
+        max_samples: the number of different samples, or None if there is no limit.
         bad_step: the first step with a term that was not finite, or -1.
-        bad_terms: [T], 1 for each of `term_names` that was not finite then.
-        stop_asked: set to 1 on the worker that wants to end the run.
+        bad_terms: [T], 1 for each of `term_names` that was not finite in that step.
+        stop_asked: set to 1 by a worker that wants to end the run.
         stop_agreed: above 0 on all workers after the next step.
     """
 
@@ -50,11 +50,10 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         self.config, self.seed = config, seed
         self.weight_decay = self.gradient_clip_norm = 0.0
         self.kl_warmup_steps = 0
-        self._prior_only = False
         self.weight_average: WeightAverage | None = None
         self.term_names: list[str] = []
         self._means = _RunningMeans([])
-        # The means that a step returns are those over all replicas already.
+        # The means that a step returns are already taken over all replicas.
         self.distribute_reduction_method = "first"
 
     def objective(
@@ -62,15 +61,15 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
     ) -> dict[str, tf.Tensor]:
         """Computes the terms of the loss.
 
-        The loss is that of the model itself, by `elbo_weight`, and the energy distance
-        between samples and graders, by `energy_weight`. What has no weight is not
-        computed.
+        The loss is the sum of the model's own loss, weighted by `elbo_weight`, and the
+        energy distance between samples and graders, weighted by `energy_weight`. A part
+        with a weight of 0 is not computed.
 
         Args:
             batch: images and labels.
             seed: int32[2].
-            kl_weight: factor of the KL divergence beside beta, below 1 during the
-                warm-up. A model without latents has no use for it.
+            kl_weight: another factor of the KL divergence besides beta. It is below 1
+                during the warm-up. A model without latents ignores it.
 
         Returns:
             Scalars, averaged over the batch, among them `loss`.
@@ -93,7 +92,7 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         return terms
 
     def shared(self, image: tf.Tensor) -> Any:
-        """Computes once what all segmentations of an image share in a step."""
+        """Computes what all segmentations of an image have in common, once per step."""
         return image
 
     @abc.abstractmethod
@@ -107,22 +106,22 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         """Computes the model's own loss.
 
         Args:
-            shared: of `shared`, for the images of the batch.
-            batch: as for `objective`, and so are the others.
+            shared: what `shared` returned for the images of the batch.
+            batch: images and labels.
             seed: int32[2].
-            kl_weight: factor of the KL divergence beside beta.
+            kl_weight: another factor of the KL divergence besides beta.
 
         Returns:
             Scalars, averaged over the batch, among them `loss`.
         """
 
     def energy_samples(self, shared: Any, seed: tf.Tensor) -> tf.Tensor:
-        """Draws the samples that the energy distance is computed of.
+        """Draws the samples for the energy distance.
 
-        A model whose `shared` is more than the image defines it for itself.
+        A model that overrides `shared` must override this method too.
 
         Args:
-            shared: of `shared`.
+            shared: what `shared` returned.
             seed: int32[2].
 
         Returns:
@@ -140,9 +139,9 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
 
         Args:
             image: [B, H, W, C].
-            num_samples: S, for each image.
-            seed: int32[2], or int32[B, 2] with a seed for each image, so that its
-                samples do not depend on the rest of the batch.
+            num_samples: S, the number of samples per image.
+            seed: int32[2], or int32[B, 2] with a seed for each image. With its own
+                seed, an image has the same samples in any batch.
 
         Returns:
             Logits, [B, S, H, W, K] float32.
@@ -150,14 +149,15 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
 
     @property
     def last_layer(self) -> FComb:
-        """The layer that makes the logits, of all heads if there are several."""
+        """The layer that computes the logits of all heads."""
         raise AttributeError(f"{self.name} has no last layer of its own")
 
     @contextlib.contextmanager
     def foreground_shifted(self, nats: float) -> Iterator[None]:
-        """Adds to the logit of class 1, of two, inside the context.
+        """Adds `nats` to the logit of the foreground while the context is open.
 
-        Pixels are then labelled as class 1 from another probability on than 1/2.
+        This moves the probability from which on a pixel is labelled as foreground away
+        from 1/2. The model must have two classes.
         """
         bias = self.last_layer.last_bias
         before = bias.read_value()
@@ -169,13 +169,13 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
             bias.assign(before)
 
     def initialize(self) -> None:
-        """Makes all variables; under a strategy, to be called in its scope."""
+        """Makes all variables. Call it in the scope of the distribution strategy."""
         side = self.config.size_divisor
         batch = {
             "image": tf.zeros([1, side, side, self.config.image_channels]),
             "labels": tf.zeros([1, side, side], tf.int32),
         }
-        if not self.config.elbo_weight:  # The posterior is needed there only.
+        if not self.config.elbo_weight:  # Nothing else would build the posterior.
             self.fit_terms(self.shared(batch["image"]), batch, seeds.root(0), 1.0)
         terms = self.objective(batch, seeds.root(0))
         self.term_names = [*terms, "weight_decay", "gradient_norm"]
@@ -203,12 +203,13 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         """Sets how the model learns.
 
         Args:
-            optimizer: takes the gradients.
+            optimizer: applies the gradients.
             weight_decay: weight of the L2 term on the kernels.
-            gradient_clip_norm: longest gradient, over all weights; 0 for any length.
-            kl_warmup_steps: in how many steps the weight of the KL divergence grows
-                from 0 to beta; 0 for beta from the start.
-            **kwargs: of Keras.
+            gradient_clip_norm: largest norm of the gradient of all weights; 0 for no
+                limit.
+            kl_warmup_steps: number of steps in which the weight of the KL divergence
+                grows from 0 to beta; 0 for beta from the start.
+            **kwargs: further arguments of Keras.
         """
         super().compile(optimizer=optimizer, **kwargs)
         self.weight_decay, self.gradient_clip_norm = weight_decay, gradient_clip_norm
@@ -219,7 +220,7 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
 
         Args:
             logits: [B, M, H, W, K].
-            batch: whose labels have G graders.
+            batch: images and labels of G graders.
 
         Returns:
             [B, G, M].
@@ -232,18 +233,18 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         )
 
     def cross_entropy(self, logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-        """Returns the cross-entropy [...] of logits [..., H, W, K], pixels summed."""
+        """Sums the cross-entropy of logits [..., H, W, K] over the pixels: [...]."""
         return losses.cross_entropy(
             logits=logits, labels=labels, ignore_label=self.config.ignore_label
         )
 
     @property
     def metrics(self) -> list[tf.keras.metrics.Metric]:
-        """The running means, which Keras resets."""
+        """The running means. Keras resets them."""
         return self._means.metrics
 
     def train_step(self, batch: Batch) -> dict[str, tf.Tensor]:
-        """Makes one step on each replica's share of the batch."""
+        """Takes one step on each replica's share of the batch."""
         replica = tf.distribute.get_replica_context()
         num_replicas = replica.num_replicas_in_sync
         step = tf.cast(self.optimizer.iterations, tf.int64)
@@ -252,13 +253,8 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
             self.optimizer, tf.keras.mixed_precision.LossScaleOptimizer
         )
         variables = self.learned_variables
-        if self._prior_only:
-            variables = self.prior_net.trainable_variables
         with tf.GradientTape() as tape:
-            if self._prior_only:
-                terms = self.prior_objective(batch)
-            else:
-                terms = self.objective(batch, seed, self.kl_weight(step))
+            terms = self.objective(batch, seed, self.kl_weight(step))
             terms["weight_decay"] = self._weight_decay_loss(variables)
             # Each replica sees 1/n of the batch; gradients are summed over replicas.
             loss = (terms["loss"] + terms["weight_decay"]) / num_replicas
@@ -270,7 +266,7 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         if num_replicas > 1:
             gradients = replica.all_reduce(tf.distribute.ReduceOp.SUM, gradients)
         terms["gradient_norm"] = tf.linalg.global_norm(gradients)
-        # Loss scaling finds its scale by overflowing now and then.
+        # Loss scaling finds its scale by letting gradients overflow now and then.
         watched = [*terms][:-1] if scaled_optimizer else [*terms]
         self._note_for_host(step, terms, watched)
         if self.gradient_clip_norm:
@@ -290,20 +286,15 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         return self.trainable_variables
 
     def validation_terms(self, batch: Batch) -> dict[str, tf.Tensor]:
-        """Computes the objective on a batch that is not learned from."""
+        """Computes the objective on a validation batch."""
         return self.objective(batch, seeds.fold_in(seeds.root(self.seed), _TEST_SEED))
 
     def test_step(self, batch: Batch) -> dict[str, tf.Tensor]:
-        """Does the same for Keras' `evaluate`."""
+        """Computes the objective for Keras' `evaluate`."""
         return self._means.update(self.validation_terms(batch))
 
-    def train_prior_only(self) -> None:
-        """From the next step on, only the prior net of a model that has one learns."""
-        self._prior_only = True
-        self.make_train_function(force=True)
-
     def kl_weight(self, step: tf.Tensor) -> tf.Tensor:
-        """Returns the factor of the KL divergence in step `step`, from 0 on."""
+        """Returns the factor of the KL divergence in a step, counted from 0."""
         if not self.kl_warmup_steps:
             return tf.constant(1.0)
         return tf.minimum(1.0, tf.cast(step + 1, tf.float32) / self.kl_warmup_steps)
@@ -314,15 +305,16 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         return [name for name, bad in zip(self.term_names, flags) if bad]
 
     def _weight_decay_loss(self, variables: list[tf.Variable]) -> tf.Tensor:
-        kernels = [v for v in variables if "kernel" in v.name]
+        # A kernel connects inputs with outputs; a bias has a single axis.
+        kernels = [v for v in variables if v.shape.rank > 1]
         return self.weight_decay * tf.add_n([tf.nn.l2_loss(k) for k in kernels])
 
     def _note_for_host(
         self, step: tf.Tensor, terms: dict[str, tf.Tensor], watched: list[str]
     ) -> None:
-        """Notes the first step that went wrong, and whether a worker wants to stop.
+        """Notes the first bad step, and whether a worker wants to stop.
 
-        The host looks at the notes when it has time; no step waits for it.
+        The host reads the notes when it has time. No step waits for it.
         """
         replica = tf.distribute.get_replica_context()
         bad = tf.stack(
@@ -344,7 +336,7 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
 class _RunningMeans:
     """Means of the terms since the last reset.
 
-    No `tf.Module`, so that checkpoints hold what decides the run and nothing else.
+    This is not a `tf.Module`, so the means are not saved in checkpoints.
     """
 
     def __init__(self, names: list[str]) -> None:

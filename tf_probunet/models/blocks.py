@@ -1,4 +1,4 @@
-"""The parts that all networks are built of: initialisers, blocks, encoder, decoder."""
+"""The parts of all networks: initialisers, blocks, encoder, decoder."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import tensorflow as tf
 
 from tf_probunet.config import ModelConfig
 
-# Changes the input of block i of a path, counted from the finest scale on (dropout).
+# Changes the input of block i of a path (for dropout). The finest scale is block 0.
 BlockInput = Optional[Callable[[int, tf.Tensor], tf.Tensor]]
 
 _BIAS_STDDEV = 0.001
 
 
 class Initializers:
-    """Hands out initialisers with seeds of their own, in the order of construction.
+    """Returns initialisers, each with its own seed, in the order of construction.
 
-    Kernels are orthogonal with gain 1, or He-normal; biases are drawn from a truncated
-    normal with a standard deviation of 0.001 (the paper's appendix).
+    Kernels are orthogonal with gain 1, or He-normal. Biases are drawn from a truncated
+    normal distribution with a standard deviation of 0.001 (the paper's appendix).
     """
 
     def __init__(self, kind: str, seed: int) -> None:
@@ -44,7 +44,7 @@ class Initializers:
     def conv(
         self, filters: int, kernel_size: int, *, activation: str | None, name: str
     ) -> tf.keras.layers.Conv2D:
-        """Returns a convolution that keeps the size, initialised from here."""
+        """Returns an initialised convolution that keeps the size of the image."""
         return tf.keras.layers.Conv2D(
             filters,
             kernel_size,
@@ -76,7 +76,7 @@ class ConvBlock(tf.keras.layers.Layer):
 class Encoder(tf.keras.layers.Layer):
     """The contracting path: blocks with bilinear down-sampling by 2 in between.
 
-    Bilinear down-sampling by 2 is the mean of 2x2 pixels, hence average pooling.
+    Bilinear down-sampling by 2 is the mean of 2x2 pixels, which is average pooling.
     """
 
     def __init__(self, config: ModelConfig, init: Initializers, name: str):
@@ -115,7 +115,7 @@ class Decoder(tf.keras.layers.Layer):
         """Maps the encoder's feature maps to [B, H, W, base_channels]."""
         x = skips[-1]
         for scale in reversed(range(len(self._blocks))):
-            # Bilinear resizing gives float32 also where activations are of 16 bits.
+            # Bilinear resizing returns float32 even if activations have 16 bits.
             up = tf.cast(self._up(x), skips[scale].dtype)
             x = tf.concat([up, skips[scale]], axis=-1)
             x = block_input(scale, x) if block_input else x
@@ -124,5 +124,5 @@ class Decoder(tf.keras.layers.Layer):
 
 
 def channels(config: ModelConfig) -> list[int]:
-    """Returns the channels at each scale: doubled at each down-sampling."""
+    """Returns the channels at each scale. They double at each down-sampling."""
     return [config.base_channels * 2**scale for scale in range(config.num_scales)]

@@ -1,7 +1,7 @@
-"""What each model costs: parameters, and multiply-adds of sampling, from its layers.
+"""The cost of each model: its parameters, and the multiply-adds of sampling.
 
-Convolutions are counted, and the product of latent and weights in f_comb. Pooling,
-up-sampling, biases and activations are left out: they are below a hundredth.
+The counts include all convolutions and the product of latent and weights in f_comb.
+Pooling, up-sampling, biases and activations add less than a hundredth and are left out.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ class Conv:
 
     @property
     def multiply_adds(self) -> int:
-        """One for each weight and pixel."""
+        """One per weight and pixel."""
         return self.pixels * self.kernel**2 * self.inputs * self.outputs
 
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """The layers of a model by how often they run.
+    """The layers of a model, grouped by how often they run.
 
     Attributes:
-        per_image: run once for each image, however many samples are drawn.
-        per_sample: run for each sample.
-        training_only: not run in sampling: the posterior net.
-        copies: of all of it, for an ensemble, whose samples are its members.
+        per_image: layers that run once per image, whatever the number of samples.
+        per_sample: layers that run once per sample.
+        training_only: layers that sampling does not need: the posterior net.
+        copies: the number of members of an ensemble; each has all these layers.
     """
 
     per_image: Sequence[Conv]
@@ -58,18 +58,18 @@ class Cost:
 
     @property
     def parameters(self) -> int:
-        """All that are trained."""
+        """The number of trained parameters."""
         layers = [*self.per_image, *self.per_sample, *self.training_only]
         return self.copies * sum(layer.parameters for layer in layers)
 
     @property
     def sampling_parameters(self) -> int:
-        """Those that sampling needs."""
+        """The number of parameters that sampling needs."""
         layers = [*self.per_image, *self.per_sample]
         return self.copies * sum(layer.parameters for layer in layers)
 
     def multiply_adds(self, num_samples: int) -> int:
-        """Returns the multiply-adds of so many samples of one image."""
+        """Returns the multiply-adds of drawing samples for one image."""
         once = sum(layer.multiply_adds for layer in self.per_image)
         each = sum(layer.multiply_adds for layer in self.per_sample)
         return once + num_samples * each
@@ -79,10 +79,13 @@ def cost(config: ModelConfig, height: int, width: int, num_members: int = 0) -> 
     """Counts the layers of a model.
 
     Args:
-        config: of the model.
-        height: of the image.
-        width: of the image.
-        num_members: of a U-Net Ensemble; 0 for a model on its own.
+        config: the configuration of the model.
+        height: the height of the image.
+        width: the width of the image.
+        num_members: the members of a U-Net Ensemble; 0 for a single model.
+
+    Raises:
+        ValueError: the cost of the model is not known.
     """
     config = models.with_defaults(config)
     if config.name not in _COSTS:
@@ -93,18 +96,18 @@ def cost(config: ModelConfig, height: int, width: int, num_members: int = 0) -> 
     single = _COSTS[config.name](config, (height, width))
     if not num_members:
         return single
-    # Each sample of an ensemble is a member, which shares nothing with the others.
+    # Each sample of an ensemble is a member. Members share nothing.
     return Cost([], [*single.per_image, *single.per_sample], copies=num_members)
 
 
 def _unet_cost(config: ModelConfig, size: tuple[int, int]) -> Cost:
-    """The only sample is computed once."""
+    """The only sample is computed once per image."""
     layers = _unet(config, config.image_channels, size)
     return Cost([*layers, *_head(config, config.num_classes, size)], [])
 
 
 def _dropout_unet_cost(config: ModelConfig, size: tuple[int, int]) -> Cost:
-    """Nothing is shared between samples."""
+    """Samples share nothing."""
     return Cost([], _unet_cost(config, size).per_image)
 
 

@@ -1,4 +1,4 @@
-"""The Dropout U-Net: a U-Net that goes on dropping activations when it samples."""
+"""The Dropout U-Net: a U-Net that drops activations in sampling too."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ NUM_DROPPED_BLOCKS = 3
 
 
 class DropoutUNet(SegmentationModel):
-    """Dropout on the inputs of the three innermost encoder and decoder blocks."""
+    """A U-Net with dropout on the inputs of the innermost encoder and decoder blocks.
+
+    Three blocks of each path have dropout. Each sample is another random choice of
+    activations.
+    """
 
     is_stochastic = True
 
@@ -27,11 +31,11 @@ class DropoutUNet(SegmentationModel):
 
     @property
     def last_layer(self) -> FComb:
-        """The layer that makes the logits."""
+        """The layer that computes the logits."""
         return self.head
 
     def logits(self, image: tf.Tensor, image_seeds: tf.Tensor) -> tf.Tensor:
-        """Returns one segmentation of each image with activations dropped.
+        """Segments each image once, with random activations dropped.
 
         Args:
             image: [B, H, W, C].
@@ -79,7 +83,7 @@ class DropoutUNet(SegmentationModel):
     def _dropper(
         self, image_seeds: tf.Tensor, blocks: range, first_layer: int
     ) -> BlockInput:
-        """Returns a function that drops activations going into `blocks`."""
+        """Returns a function that drops activations at the input of `blocks`."""
         rate = self.config.dropout_rate
 
         def drop(scale: int, x: tf.Tensor) -> tf.Tensor:

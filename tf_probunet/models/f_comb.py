@@ -15,8 +15,8 @@ class FComb(tf.keras.layers.Layer):
 
         W [f, z] + b = (W_f f + b) + W_z z
 
-    The first part is computed once per image, the second is one vector per sample. The
-    function and its weights are those of the concatenated form.
+    The first part is computed once per image, and the second is one vector per sample.
+    The function and its weights are the same as in the concatenated form.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class FComb(tf.keras.layers.Layer):
         incoming = int(input_shape[-1]) + self._latent_dim
         self._kernels, self._biases = [], []
         for size, kernel, bias, name in self._layers:
-            # Initialised as the 1x1 convolution [1, 1, in, out] that it is.
+            # The shape of a 1x1 convolution matters to the initialiser.
             self._kernels.append(
                 self.add_weight(f"{name}/kernel", [1, 1, incoming, size], None, kernel)
             )
@@ -49,7 +49,7 @@ class FComb(tf.keras.layers.Layer):
 
     @property
     def last_bias(self) -> tf.Variable:
-        """The bias of the last convolution, one number for each logit."""
+        """The bias of the last convolution, one number per logit."""
         return self._biases[-1]
 
     def call(self, features: tf.Tensor, z: tf.Tensor | None = None) -> tf.Tensor:
@@ -65,12 +65,12 @@ class FComb(tf.keras.layers.Layer):
         return self.combine(self.project(features), z)
 
     def project(self, features: tf.Tensor) -> tf.Tensor:
-        """Computes W_f f + b, which all samples of an image share: [B, H, W, C]."""
+        """Computes W_f f + b, which is the same for all samples: [B, H, W, C]."""
         kernel = self._weights_of(self._kernels[0])[:, :, : features.shape[-1]]
         return self._convolve(features, kernel, self._biases[0])
 
     def combine(self, projected: tf.Tensor, z: tf.Tensor | None = None) -> tf.Tensor:
-        """Computes the logits from what `project` returned and the latents."""
+        """Computes the logits from the result of `project` and the latents."""
         x = projected[:, None]
         if self._latent_dim:
             z = tf.cast(z, self.compute_dtype)
@@ -78,7 +78,7 @@ class FComb(tf.keras.layers.Layer):
             shift = tf.einsum("bsl,lc->bsc", z, kernel)
             x = x + shift[:, :, None, None, :]  # [B, S, H, W, C]
         shape = tf.shape(x)
-        # As images, so that convolution, bias and ReLU are fused.
+        # TensorFlow fuses convolution, bias and ReLU for tensors of this rank.
         merged = tf.concat([[shape[0] * shape[1]], shape[2:]], axis=0)
         x = tf.reshape(x, merged)  # [B S, H, W, C]
         for kernel, bias in zip(self._kernels[1:], self._biases[1:]):

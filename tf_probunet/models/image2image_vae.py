@@ -8,7 +8,7 @@ from tf_probunet.models.prob_unet import ProbUNet
 class Image2ImageVAE(ProbUNet):
     """The paper's fourth baseline (after Zhu et al., 2017).
 
-    It is the Probabilistic U-Net with all three ablations at once: a standard normal
-    prior, a posterior that sees the labels only, and latents at the input. The model
-    registry fixes these settings.
+    It is the Probabilistic U-Net with all three ablations: a standard normal prior, a
+    posterior that sees only the labels, and latents at the input. The model registry
+    fixes these settings.
     """

@@ -10,15 +10,16 @@ from tf_probunet.models.blocks import Encoder, Initializers
 
 tfd = tfp.distributions
 
-# Standard deviations stay between exp(-7) and exp(7): a KL of float32 can't overflow.
+# Standard deviations stay between exp(-7) and exp(7), so the KL divergence can't
+# overflow in float32.
 _MAX_LOG_STDDEV = 7.0
 
 
 class GaussianEncoder(tf.keras.layers.Layer):
-    """The U-Net's encoder, global average pooling and a 1x1 convolution.
+    """The U-Net's encoder, followed by global average pooling and a 1x1 convolution.
 
-    Used for the prior (Eq. 1) and the posterior (Eq. 3). With `latent_pooling` the
-    encoder sees the input at a lower resolution.
+    The prior (Eq. 1) and the posterior (Eq. 3) are such networks. With
+    `latent_pooling`, the encoder sees the input at a lower resolution.
     """
 
     def __init__(
@@ -46,5 +47,5 @@ def gaussian(mean: tf.Tensor, log_stddev: tf.Tensor) -> tfd.MultivariateNormalDi
 
 
 def bounded(raw: tf.Tensor) -> tf.Tensor:
-    """Keeps a log standard deviation within (-7, 7), smoothly; near 0 as it is."""
+    """Limits a log standard deviation smoothly to (-7, 7). Near 0 it hardly changes."""
     return _MAX_LOG_STDDEV * tf.tanh(raw / _MAX_LOG_STDDEV)

@@ -16,7 +16,7 @@ def cross_entropy(
     Args:
         logits: [..., H, W, K] float32.
         labels: [..., H, W] int32.
-        ignore_label: pixels of this label do not count.
+        ignore_label: pixels with this label do not count.
 
     Returns:
         [...], in nats per image.
@@ -50,45 +50,36 @@ def negative_elbo(
     posterior: tfd.MultivariateNormalDiag,
     prior: tfd.MultivariateNormalDiag,
     beta: float | tf.Tensor,
-    free_bits: float = 0.0,
 ) -> dict[str, tf.Tensor]:
-    """Combines cross-entropy and analytic KL(Q || P) to the loss of Eq. 4.
-
-    With free bits (Kingma et al., 2016), a latent dimension whose divergence, averaged
-    over the batch, is below that many nats costs as much as if it were not: there is
-    nothing to gain from giving it up.
+    """Combines cross-entropy and analytic KL(Q || P) into the loss of Eq. 4.
 
     Args:
         nats: [B] cross-entropy of each image under a sample from the posterior.
         posterior: Q(z | X, Y), batch [B].
         prior: P(z | X), batch [B].
         beta: weight of the KL divergence.
-        free_bits: nats per latent dimension that cost nothing more than 0 would.
 
     Returns:
-        Scalars, averaged over the batch: `loss`, `cross_entropy`, `kl`, and the share
-        of each dimension in it, `kl_0`, `kl_1` and so on.
+        Scalars, averaged over the batch: `loss`, `cross_entropy`, `kl`, and the parts
+        of `kl` that belong to each latent dimension, `kl_0`, `kl_1` and so on.
     """
     reconstruction = tf.reduce_mean(nats)
     per_dimension = tf.reduce_mean(kl_per_dimension(posterior, prior), axis=0)  # [L]
-    cost = tf.reduce_sum(tf.maximum(per_dimension, free_bits))
-    terms = {
-        "loss": reconstruction + beta * cost,
-        "cross_entropy": reconstruction,
-        "kl": tf.reduce_sum(per_dimension),
-    }
+    kl = tf.reduce_sum(per_dimension)
     return {
-        **terms,
-        **{f"kl_{i}": kl for i, kl in enumerate(tf.unstack(per_dimension))},
+        "loss": reconstruction + beta * kl,
+        "cross_entropy": reconstruction,
+        "kl": kl,
+        **{f"kl_{i}": part for i, part in enumerate(tf.unstack(per_dimension))},
     }
 
 
 def best_head(nats: tf.Tensor, epsilon: float) -> tf.Tensor:
-    """Returns the loss of M heads: 1 - epsilon on the best, the rest on the others.
+    """Returns the loss of M heads, in which the best head has most of the weight.
 
     Args:
         nats: [B, M] cross-entropy of each head.
-        epsilon: weight that the M - 1 other heads share.
+        epsilon: the weight that the M - 1 other heads share. The best has 1 - epsilon.
 
     Returns:
         [B].
@@ -114,7 +105,7 @@ def importance_log_likelihood(
         log_q_z: [B, N], under the posterior.
 
     Returns:
-        [B], in nats. Never above the truth in expectation.
+        [B], in nats. Its expectation is never above the true value.
     """
     log_weights = log_p_y + log_p_z - log_q_z
     count = tf.cast(tf.shape(log_weights)[1], log_weights.dtype)
@@ -133,22 +124,23 @@ def energy_distance(
 
         2 mean d(s_i, y_j) - mean d(s_i, s_k) - mean d(y_j, y_l)
 
-    over all pairs, as `evaluation.ged.energy_distance` scores label maps, and equal to
-    it up to `epsilon` where all probabilities are 0 or 1. The distance is 1 - IoU,
-    averaged over the foreground classes that either map has, with a soft intersection
-    I and a soft union U of probabilities. With one foreground class it is
+    over all pairs. Where all probabilities are 0 or 1, this is the score of
+    `evaluation.metrics.ged.energy_distance`, up to `epsilon`. The distance is 1 - IoU,
+    averaged over the foreground classes of both maps, with a soft intersection I and a
+    soft union U of probabilities. With one foreground class it is
 
         d = 1 - (I + epsilon) / (U + epsilon)
 
     Args:
-        probabilities: [B, S, H, W, K] of each sample.
+        probabilities: [B, S, H, W, K], those of the samples.
         labels: [B, G, H, W] int32.
-        ignore_label: pixels that any grader gave this label do not count.
-        epsilon: pixels; two maps with much fewer are at distance 0.
+        ignore_label: pixels to which any grader gave this label do not count.
+        epsilon: a number of pixels. Two maps with far fewer are at distance 0.
         overlap: the soft intersection of two samples. "product" sums the products of
-            their probabilities, as if pixels were drawn independently, so that a soft
-            sample is not at distance 0 from itself; "min" sums the lesser of the two
-            probabilities, and rewards no softness. With a grader the two are the same.
+            their probabilities, as if pixels were drawn independently. A soft sample
+            then has a distance above 0 from itself. "min" sums the smaller of the two
+            probabilities and does not reward soft samples. The intersection with a
+            grader is the same in both cases.
 
     Returns:
         [B].
@@ -170,7 +162,7 @@ def energy_distance(
 
 
 def _products(first: tf.Tensor, second: tf.Tensor, epsilon: float) -> tf.Tensor:
-    """Returns the mean distance [B] of all pairs; intersections are products."""
+    """Returns the mean distance [B] of all pairs, with products as intersections."""
     shared = tf.einsum("bshwk,bghwk->bsgk", first, second)
     areas = (tf.reduce_sum(maps, axis=[2, 3]) for maps in (first, second))  # [B, ., K]
     first_areas, second_areas = areas
@@ -179,11 +171,11 @@ def _products(first: tf.Tensor, second: tf.Tensor, epsilon: float) -> tf.Tensor:
 
 
 def _minima(samples: tf.Tensor, epsilon: float) -> tf.Tensor:
-    """Returns the mean distance [B] of all pairs of samples by their minima."""
+    """Returns the mean distance [B] of all pairs, with minima as intersections."""
     num_samples = samples.shape[1]
     areas = tf.reduce_sum(samples, axis=[2, 3])  # [B, S, K]
     total = tf.zeros(tf.shape(samples)[:1], samples.dtype)
-    # Pairs by how far apart they stand; those of n - d are those of d once more.
+    # Pairs (i, i + d) for each shift d. The shift n - d gives the pairs of d again.
     for shift in range(1, num_samples // 2 + 1):
         shared = tf.minimum(samples, tf.roll(samples, shift, axis=1))
         distances = _distance(
@@ -200,6 +192,6 @@ def _distance(shared: tf.Tensor, together: tf.Tensor, epsilon: float) -> tf.Tens
     """Returns the distance [...] for intersections and sums of areas [..., K]."""
     union = together - shared
     distances = (union - shared) / (union + epsilon)
-    # How many classes there are. One that is in neither map is at distance 0 as it is.
+    # The number of classes in either map. A class in neither of them adds nothing.
     present = tf.reduce_sum(union / (union + epsilon), axis=-1)
     return tf.reduce_sum(distances, axis=-1) / tf.maximum(present, 1.0)

@@ -1,4 +1,4 @@
-"""M-Heads: a U-Net with M output layers, of which the best learns most."""
+"""M-Heads: a U-Net with M output layers, in which the best one learns most."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tf_probunet.models.unet import UNetCore
 
 
 class MHeads(SegmentationModel):
-    """M heads after the last layer (Rupprecht et al., 2017); n samples are n heads."""
+    """A U-Net with M heads (Rupprecht et al., 2017). The samples are its heads."""
 
     def __init__(self, config: ModelConfig, seed: int = 0):
         super().__init__(config, seed)
@@ -25,7 +25,7 @@ class MHeads(SegmentationModel):
 
     @property
     def last_layer(self) -> FComb:
-        """The layer that makes the logits."""
+        """The layer that computes the logits of all heads."""
         return self.heads
 
     def logits(self, image: tf.Tensor) -> tf.Tensor:
@@ -45,7 +45,7 @@ class MHeads(SegmentationModel):
         seed: tf.Tensor,
         kl_weight: float | tf.Tensor,
     ) -> dict[str, tf.Tensor]:
-        """Returns the weighted loss of the heads, and that of the best as a term."""
+        """Returns the weighted loss, and the best head's loss as `cross_entropy`."""
         del seed, kl_weight  # Nothing here is random, and there are no latents.
         nats = self.grader_cross_entropy(shared, batch)
         nats = tf.reshape(nats, [-1, self.config.num_heads])  # [B G, M]
@@ -70,7 +70,7 @@ class MHeads(SegmentationModel):
 
 
 def checked_count(num_samples: int | tf.Tensor, available: int, what: str) -> tf.Tensor:
-    """Returns `num_samples` after checking that there are so many samples."""
+    """Returns `num_samples` after checking that this many samples exist."""
     num_samples = tf.convert_to_tensor(num_samples)
     message = (
         f"num_samples must be at most {available}: the model has {available} {what}"

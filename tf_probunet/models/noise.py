@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from tf_probunet import seeds
 
-# float32 holds no number between 1 - 2^-24 and 1, of which the quantile is infinite.
+# The quantile of 1 is infinite, and float32 has no number between 1 - 2^-24 and 1.
 _MARGIN = 2.0**-24
 
 
@@ -17,8 +17,8 @@ def independent(
 
     Args:
         image_seeds: int32[B, 2].
-        num_samples: S, for each image.
-        dimensions: L.
+        num_samples: S, the number of samples per image.
+        dimensions: L, the dimensions of the latent space.
 
     Returns:
         [B, S, L] float32.
@@ -35,15 +35,15 @@ def stratified(
 ) -> tf.Tensor:
     """Spreads the samples of an image over the normal distribution (Latin hypercube).
 
-    Each dimension is cut into S strata of equal probability. Each stratum holds one
-    sample; which one is drawn anew for every dimension and image. The samples of an
-    image are a better picture of the distribution than as many independent ones. A
-    single one, at a random point of its stratum, is standard normal all the same.
+    Each dimension is cut into S strata of equal probability, and each stratum contains
+    one sample. The assignment is random for every dimension and image. The samples of
+    an image represent the distribution better than S independent samples. Each single
+    sample, at a random point of its stratum, is still standard normal.
 
     Args:
         image_seeds: int32[B, 2].
-        num_samples: S, for each image.
-        dimensions: L.
+        num_samples: S, the number of samples per image.
+        dimensions: L, the dimensions of the latent space.
         midpoints: take the middle of each stratum instead of a random point.
 
     Returns:

@@ -20,8 +20,8 @@ from tf_probunet.models.unet import UNetCore
 
 tfd = tfp.distributions
 
-# At most so many activations of f_comb are held at once, unless a single sample of the
-# batch has more: 4 MB. On a CPU, 2 to 16 MB take the same time, and 64 MB take longer.
+# The most activations of f_comb that are held at once (4 MB), unless a single sample of
+# the batch has more. On a CPU, 2 to 16 MB take the same time and 64 MB take longer.
 _MAX_ACTIVATIONS = 2**20
 
 
@@ -57,7 +57,7 @@ class ProbUNet(SegmentationModel):
 
     @property
     def last_layer(self) -> FComb:
-        """The layer that makes the logits."""
+        """The layer that computes the logits."""
         return self.f_comb
 
     def prior(self, image: tf.Tensor) -> tfd.MultivariateNormalDiag:
@@ -72,7 +72,7 @@ class ProbUNet(SegmentationModel):
     ) -> tfd.MultivariateNormalDiag:
         """Returns Q(z | X, Y) for images [B, H, W, C] and labels [B, H, W] (Eq. 3).
 
-        Ignored pixels are 0 in the one-hot map of every class.
+        In the one-hot maps of the labels, ignored pixels are 0 for every class.
         """
         inputs = tf.one_hot(labels, self.config.num_classes)
         if self.config.posterior_sees_image:
@@ -80,10 +80,10 @@ class ProbUNet(SegmentationModel):
         return gaussian(*self.posterior_net(inputs))
 
     def features(self, image: tf.Tensor) -> tf.Tensor:
-        """Returns what is computed once per image and shared by all samples.
+        """Computes what all samples of an image have in common.
 
-        That is the U-Net's last feature map [B, H, W, F]; where the latent enters at
-        the start of the U-Net, nothing can be shared, and it is the image itself.
+        This is the U-Net's last feature map [B, H, W, F]. If the latent enters at the
+        start of the U-Net, nothing can be shared, and the image itself is returned.
         """
         return self.unet(image) if self._late else image
 
@@ -91,7 +91,7 @@ class ProbUNet(SegmentationModel):
         """Returns the segmentations for given latents (Eq. 2).
 
         Args:
-            features: of `features`.
+            features: what `features` returned.
             z: [B, S, L].
 
         Returns:
@@ -112,7 +112,7 @@ class ProbUNet(SegmentationModel):
 
     @property
     def learned_variables(self) -> list[tf.Variable]:
-        """All weights, or all but the posterior's where there is no ELBO."""
+        """All weights, or all but the posterior's if the loss has no ELBO."""
         if self.config.elbo_weight:
             return self.trainable_variables
         posterior = {id(v) for v in self.posterior_net.trainable_variables}
@@ -143,13 +143,12 @@ class ProbUNet(SegmentationModel):
             posterior=posterior,
             prior=_repeat(prior, num_graders),
             beta=kl_weight * self.config.beta,
-            free_bits=self.config.free_bits,
         )
 
     def energy_samples(
         self, shared: tuple[tf.Tensor, tfd.MultivariateNormalDiag], seed: tf.Tensor
     ) -> tf.Tensor:
-        """Decodes latents of the prior: [B, S, H, W, K] logits."""
+        """Decodes latents drawn from the prior: [B, S, H, W, K] logits."""
         features, prior = shared
         config, mean = self.config, prior.mean()
         z = noise.NOISES[config.energy_noise](
@@ -158,23 +157,6 @@ class ProbUNet(SegmentationModel):
             config.latent_dim,
         )
         return self.decode(features, mean[:, None] + prior.stddev()[:, None] * z)
-
-    def prior_objective(self, batch: Batch) -> dict[str, tf.Tensor]:
-        """Returns the part of Eq. 4 that the prior net decides: the KL divergence.
-
-        The posterior is taken as it is; U-Net and f_comb are not run.
-        """
-        labels = grader_maps(batch)
-        prior = _repeat(self.prior(batch["image"]), labels.shape[1])
-        posterior = self._posteriors(batch["image"], labels)
-        fixed = tfd.MultivariateNormalDiag(
-            tf.stop_gradient(posterior.mean()), tf.stop_gradient(posterior.stddev())
-        )
-        terms = losses.negative_elbo(
-            nats=tf.zeros([1]), posterior=fixed, prior=prior, beta=1.0
-        )
-        del terms["cross_entropy"]  # It was not computed.
-        return terms
 
     def _posteriors(
         self, image: tf.Tensor, labels: tf.Tensor
@@ -227,7 +209,7 @@ class ProbUNet(SegmentationModel):
         Args:
             image: [B, H, W, C].
             labels: [B, H, W].
-            num_samples: latents per image; more make the bound tighter.
+            num_samples: latents per image. More of them make the bound tighter.
             seed: int32[2] or int32[B, 2].
 
         Returns:
@@ -238,7 +220,7 @@ class ProbUNet(SegmentationModel):
         z = self.sample_latents(posterior, num_samples, seed)  # [B, N, L]
         logits = self.decode_in_chunks(self.features(image), z)
         targets = tf.repeat(labels[:, None], num_samples, axis=1)
-        z_first = tf.transpose(z, [1, 0, 2])  # [N, B, L], as the batch [B] wants it
+        z_first = tf.transpose(z, [1, 0, 2])  # [N, B, L]: the batch of tfp is [B].
         return losses.importance_log_likelihood(
             log_p_y=-self.cross_entropy(logits, targets),
             log_p_z=tf.transpose(prior.log_prob(z_first)),
@@ -246,9 +228,9 @@ class ProbUNet(SegmentationModel):
         )
 
     def decode_in_chunks(self, features: tf.Tensor, z: tf.Tensor) -> tf.Tensor:
-        """Decodes a few samples at a time, so that memory stays bounded.
+        """Decodes a few samples at a time, which bounds the memory.
 
-        Args and result are those of `decode`.
+        The arguments and the result are those of `decode`.
         """
         num_samples = tf.shape(z)[1]
         chunk = self._chunk_size(features)
@@ -259,7 +241,7 @@ class ProbUNet(SegmentationModel):
 
         def decode_chunk(i: tf.Tensor, outputs: tf.TensorArray):
             logits = decode(shared, z[:, i * chunk : (i + 1) * chunk])
-            # The samples come first, so that chunks of unequal size can be joined.
+            # With the samples first, chunks of unequal size can be joined.
             return i + 1, outputs.write(i, tf.transpose(logits, [1, 0, 2, 3, 4]))
 
         outputs = tf.TensorArray(tf.float32, num_chunks, infer_shape=False)
@@ -274,7 +256,7 @@ class ProbUNet(SegmentationModel):
 
     def _chunk_size(self, features: tf.Tensor) -> tf.Tensor:
         if not self._late:
-            return tf.constant(1)  # A whole U-Net per sample: there is no gain in more.
+            return tf.constant(1)  # Each sample runs a whole U-Net; more gain nothing.
         return tf.maximum(1, _MAX_ACTIVATIONS // tf.size(features))
 
 
@@ -288,7 +270,7 @@ def _merge(x: tf.Tensor) -> tf.Tensor:
 def _repeat(
     distribution: tfd.MultivariateNormalDiag, times: int
 ) -> tfd.MultivariateNormalDiag:
-    """Returns each Gaussian of the batch [B] so many times in a row: [B times]."""
+    """Repeats each Gaussian of the batch [B]: [B times]."""
     return tfd.MultivariateNormalDiag(
         tf.repeat(distribution.mean(), times, axis=0),
         tf.repeat(distribution.stddev(), times, axis=0),

@@ -1,6 +1,6 @@
-"""The one table of models. Everything that lists models is derived from it.
+"""The table of models. Everything that lists models is derived from it.
 
-A new model gets an entry here, and `tests/models/test_registry.py` then names every
+To add a model, add an entry here. `tests/models/test_registry.py` then names every
 piece that is still missing: class, cost, picture, documentation, golden case. Nothing
 here imports TensorFlow.
 """
@@ -16,12 +16,12 @@ class Entry:
     """A model that can be trained.
 
     Attributes:
-        title: for tables and figures.
-        class_name: in the module of `tf_probunet.models` with the model's name.
+        title: its name in tables and figures.
+        class_name: its class in the module of `tf_probunet.models` with its name.
         has_latents: whether its samples come from a latent space.
-        defaults: settings that the configuration may leave open. They are the paper's
-            for LIDC; flag files hold what differs for Cityscapes.
-        fixed: settings that make the model what it is; nothing else is possible.
+        defaults: values for settings that are None in the configuration. They are the
+            paper's for LIDC. The flag files have those for Cityscapes.
+        fixed: settings that define the model and can't be chosen.
     """
 
     title: str
@@ -36,11 +36,11 @@ class Variant:
     """A model with certain settings: a row in the tables that compare models.
 
     Attributes:
-        title: of the row.
-        model: its name in `MODELS`.
-        settings: that make it this variant.
+        title: the title of the row.
+        model: the name of the model in `MODELS`.
+        settings: the settings that define the variant.
         is_ablation: whether the paper calls it an ablation.
-        is_ensemble: whether several runs with different seeds are put together.
+        is_ensemble: whether it combines several runs with different seeds.
         has_cost: whether `run/model_table.py` lists it.
         is_compared: whether `run/compare_models.py` trains it.
     """
@@ -87,10 +87,10 @@ MODELS = {
     ),
 }
 
-# Trained U-Nets that were put together: exported and scored, but never trained itself.
+# A combination of trained U-Nets. It is exported and scored, but not trained itself.
 ENSEMBLE = "unet_ensemble"
 
-# By the name that `run/compare_models.py --models` knows.
+# The keys are the names in `run/compare_models.py --models`.
 VARIANTS = {
     "prob_unet": Variant("Probabilistic U-Net", "prob_unet"),
     "fixed_prior": Variant(

@@ -29,7 +29,7 @@ class UNetCore(tf.keras.layers.Layer):
 
 
 class UNet(SegmentationModel):
-    """The deterministic U-Net: one segmentation per image; a member of an ensemble."""
+    """The deterministic U-Net, with one segmentation per image."""
 
     def __init__(self, config: ModelConfig, seed: int = 0):
         super().__init__(config, seed)
@@ -39,7 +39,7 @@ class UNet(SegmentationModel):
 
     @property
     def last_layer(self) -> FComb:
-        """The layer that makes the logits."""
+        """The layer that computes the logits."""
         return self.head
 
     def logits(self, image: tf.Tensor) -> tf.Tensor:

@@ -1,4 +1,4 @@
-"""The U-Net Ensemble: independent U-Nets put together after training."""
+"""The U-Net Ensemble: independent U-Nets that are combined after training."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tf_probunet.models.unet import UNet
 
 
 class UNetEnsemble(SegmentationModel):
-    """n samples are n different members; the first is the first sample, and so on."""
+    """An ensemble whose samples are the segmentations of its members, in order."""
 
     def __init__(self, members: Sequence[UNet]):
         if not members:
@@ -29,7 +29,7 @@ class UNetEnsemble(SegmentationModel):
         seed: tf.Tensor,
         kl_weight: float | tf.Tensor,
     ) -> dict[str, tf.Tensor]:
-        """Returns the members' mean cross-entropy; each is trained on its own."""
+        """Returns the members' mean cross-entropy. Each member is trained alone."""
         losses = [
             member.fit_terms(member.shared(shared), batch, seed, kl_weight)["loss"]
             for member in self.members

@@ -11,7 +11,7 @@ import tensorflow as tf
 class WeightAverage(tf.Module):
     """An exponential moving average of variables.
 
-    The decay grows with the step, min(decay, (1 + t) / (10 + t)), so that the start of
+    The decay grows with the step t, as min(decay, (1 + t) / (10 + t)), so the start of
     a run is soon forgotten.
     """
 
@@ -28,20 +28,20 @@ class WeightAverage(tf.Module):
         ]
 
     def update(self, variables: Sequence[tf.Variable], step: tf.Tensor) -> None:
-        """Moves the averages towards the variables after step `step` (from 0 on)."""
+        """Moves the averages towards the variables after a step, counted from 0."""
         step = tf.cast(step, tf.float32)
         decay = tf.minimum(self._decay, (1.0 + step) / (10.0 + step))
         for average, variable in zip(self.averages, variables):
             average.assign_sub((1.0 - decay) * (average - variable))
 
     def reset(self, variables: Sequence[tf.Variable]) -> None:
-        """Starts anew from the variables as they are."""
+        """Sets the averages to the current values of the variables."""
         for average, variable in zip(self.averages, variables):
             average.assign(variable)
 
     @contextlib.contextmanager
     def applied(self, variables: Sequence[tf.Variable]) -> Iterator[None]:
-        """Puts the averages into the variables while the block runs."""
+        """Assigns the averages to the variables while the context is open."""
         own = [tf.identity(variable) for variable in variables]
         self.apply(variables)
         try:
@@ -51,6 +51,6 @@ class WeightAverage(tf.Module):
                 variable.assign(value)
 
     def apply(self, variables: Sequence[tf.Variable]) -> None:
-        """Puts the averages into the variables for good."""
+        """Assigns the averages to the variables."""
         for variable, average in zip(variables, self.averages):
             variable.assign(average)

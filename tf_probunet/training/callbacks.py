@@ -1,6 +1,6 @@
-"""What happens between steps: progress, logs, checkpoints, interrupts, the NaN guard.
+"""Callbacks between steps: progress, logs, checkpoints, interrupts, the NaN guard.
 
-None of them asks the device for a number in every step.
+None of them fetches a number from the device in every step.
 """
 
 from __future__ import annotations
@@ -20,44 +20,39 @@ Logs = dict[str, Any]
 
 
 class StepCallback(tf.keras.callbacks.Callback):
-    """A callback that knows the number of steps done since the run began.
+    """A callback that counts the steps of a run, including those before it was resumed.
 
-    Subclasses define `on_step`. To Keras, a run is one epoch, or two: one of all
-    weights and one of the prior's.
+    Subclasses define `on_step`. For Keras, a run is a single epoch.
     """
 
     def __init__(self, start_step: int) -> None:
         super().__init__()
         self._start = self.step = self._previous = start_step
-        # Keras then hands over tensors and does not wait for their values.
+        # Keras then passes tensors and does not wait for their values.
         self._supports_tf_logs = True
 
-    def on_train_begin(self, logs: Logs | None = None) -> None:
-        """Goes on counting where the last call of Keras' `fit` ended."""
-        self._start = self.step
-
     def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
-        """Counts the steps; there may be several to a call."""
+        """Counts the steps. There may be several of them in a call."""
         self._previous, self.step = self.step, self._start + batch + 1
         self.on_step(logs or {})
 
     def on_step(self, logs: Logs) -> None:
-        """Called after each step, or few steps."""
+        """Runs after each call of the step function."""
 
     def passed(self, every: int) -> bool:
-        """Whether a multiple of `every` lies in the steps just done."""
+        """Whether the steps of the last call include a multiple of `every`."""
         return self.step // every > self._previous // every
 
 
 class DivergedError(ValueError):
-    """A loss that is not finite."""
+    """The loss is not finite."""
 
 
 class NonFiniteGuard(StepCallback):
     """Stops the run when a term of the loss is NaN or infinite.
 
-    The model notes the first bad step itself; this looks at the note now and then, and
-    always before a checkpoint is written, so that the last one is good.
+    The model itself notes the first bad step. The guard reads this note now and then,
+    and always before a checkpoint is written, so the last checkpoint is good.
     """
 
     def __init__(
@@ -67,7 +62,7 @@ class NonFiniteGuard(StepCallback):
         self._every, self._keys_of_step = every, keys_of_step
 
     def on_step(self, logs: Logs) -> None:
-        """Looks every so many steps."""
+        """Reads the note every few steps."""
         if self.passed(self._every):
             self.check()
 
@@ -85,10 +80,10 @@ class NonFiniteGuard(StepCallback):
 
 
 class Checkpoints(StepCallback):
-    """Saves every so many steps, after the guard has looked.
+    """Saves a checkpoint every few steps, after the guard has checked the loss.
 
-    Without a place nothing is saved, but the guard looks all the same: the workers of
-    a cluster all stop at the same step.
+    Without a store nothing is saved, but the guard checks all the same, so that all
+    workers of a cluster stop at the same step.
     """
 
     def __init__(
@@ -103,15 +98,15 @@ class Checkpoints(StepCallback):
         self._saved = start_step
 
     def on_step(self, logs: Logs) -> None:
-        """Saves when it is time."""
+        """Saves at the multiples of the intervals."""
         if any(map(self.passed, self._every)):
             self.save()
 
     def save(self) -> None:
-        """Saves now, unless this step has been saved.
+        """Saves the current step, unless it has been saved.
 
-        A checkpoint is never written over: killed, or on a full disk, that would leave
-        neither the old one nor the new one.
+        A checkpoint is never overwritten. If the run were killed or the disk were full,
+        neither the old nor the new one would be left.
         """
         if self.step == self._saved:
             return
@@ -124,8 +119,8 @@ class Checkpoints(StepCallback):
 class Interrupts(StepCallback):
     """Ends the run after the current step on Ctrl-C, SIGTERM or SIGHUP.
 
-    A second Ctrl-C ends it at once. A worker of a cluster can't stop alone: it asks,
-    and all of them stop at the next step at which they look what was agreed on.
+    A second Ctrl-C ends it at once. A worker of a cluster can't stop alone. It asks the
+    others, and all of them stop the next time they check for such a request.
     """
 
     def __init__(self, start_step: int, agree_every: int | None = None) -> None:
@@ -135,27 +130,26 @@ class Interrupts(StepCallback):
         self._before: dict[int, Any] = {}
 
     def on_train_begin(self, logs: Logs | None = None) -> None:
-        """Takes over the signals."""
-        super().on_train_begin(logs)
+        """Installs the signal handlers."""
         numbers = [signal.SIGINT, signal.SIGTERM]
-        # Under nohup a run goes on without its terminal.
+        # Under nohup, a run continues without its terminal.
         if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
             numbers.append(signal.SIGHUP)
         for number in numbers:
             self._before[number] = signal.signal(number, self._note)
 
     def on_train_end(self, logs: Logs | None = None) -> None:
-        """Gives the signals back."""
+        """Restores the signal handlers."""
         self.restore()
 
     def restore(self) -> None:
-        """Gives the signals back, also after an error."""
+        """Restores the signal handlers. Call it after an error, too."""
         for number, handler in self._before.items():
             signal.signal(number, handler)
         self._before = {}
 
     def on_step(self, logs: Logs) -> None:
-        """Stops the run if a signal has come, here or on another worker."""
+        """Stops the run after a signal to this or another worker."""
         if self._agree_every is None:
             if self.signal is not None:
                 self.model.stop_training = True
@@ -172,7 +166,7 @@ class Interrupts(StepCallback):
 
 
 class ScalarLogs(StepCallback):
-    """Writes the means since the last point, the learning rate and the speed."""
+    """Logs the means since the last point, the learning rate and the speed."""
 
     def __init__(
         self,
@@ -186,7 +180,7 @@ class ScalarLogs(StepCallback):
         self._since_step, self._since = start_step, time.monotonic()
 
     def on_step(self, logs: Logs) -> None:
-        """Writes a point when it is time, and starts new means."""
+        """Writes a point at the multiples of the interval, and resets the means."""
         if not self.passed(self._every):
             return
         now = time.monotonic()
@@ -201,17 +195,16 @@ class ScalarLogs(StepCallback):
         self.restart_clock()
 
     def restart_clock(self) -> None:
-        """Starts a new stretch for the speed (time spent otherwise does not count)."""
+        """Starts to measure the speed anew, to leave out the time of other work."""
         self._since_step, self._since = self.step, time.monotonic()
 
 
 class ProgressLine(StepCallback):
-    """One line with rate, time left and the main numbers."""
+    """Shows one line with the rate, the time left and the main numbers."""
 
     def __init__(self, start_step: int, total: int, label: str) -> None:
         super().__init__(start_step)
         self.progress = Progress(total, label, done=start_step, unit="steps")
-        self.validation = ""
 
     def on_step(self, logs: Logs) -> None:
         """Fetches the numbers only when the line is drawn."""
@@ -220,7 +213,6 @@ class ProgressLine(StepCallback):
             names = ("loss", "cross_entropy", "kl", "energy_distance")
             shown = [n for n in names if n in logs]
             note = "  ".join(f"{name} {float(logs[name]):.4g}" for name in shown)
-            note += self.validation
         self.progress.update(self.step, note)
 
     def close(self) -> None:

@@ -1,12 +1,12 @@
-"""Signs that a model has stopped using its latents."""
+"""Detects models that have stopped using their latents."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-# A dimension whose KL divergence is less than this many nats on average says nothing.
+# A dimension with a smaller mean KL divergence carries no information.
 ACTIVE_NATS = 0.01
-# So few images with samples that differ are as good as none.
+# With a smaller share of images whose samples differ, sampling is pointless.
 MIN_DIVERSITY = 0.02
 
 
@@ -14,22 +14,23 @@ def active_latents(scores: Mapping[str, float]) -> int | None:
     """Counts the latent dimensions in use, from `kl_0`, `kl_1`, ... in nats.
 
     Returns:
-        None for a model without latents.
+        The number of them, or None for a model without latents.
     """
     shares = _latents(scores)
     return sum(share >= ACTIVE_NATS for share in shares) if shares else None
 
 
 def warning(scores: Mapping[str, float], *, is_stochastic: bool) -> str | None:
-    """Says what looks collapsed.
+    """Returns a warning if the model looks collapsed.
 
     Args:
-        scores: of a validation: `kl_0`, ... where there are latents, and `diversity`,
-            the share of images whose samples are not all the same.
-        is_stochastic: whether samples are meant to differ.
+        scores: the scores of a validation. They include `diversity`, the share of
+            images whose samples are not all the same, and, for a model with latents,
+            `kl_0`, `kl_1` and so on.
+        is_stochastic: whether the samples should differ.
 
     Returns:
-        One line, or None if nothing does.
+        One line, or None.
     """
     active, asked = active_latents(scores), len(_latents(scores))
     signs = []

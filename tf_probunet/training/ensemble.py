@@ -1,4 +1,4 @@
-"""The U-Net Ensemble: training its members in turn, and finding those that fit."""
+"""The U-Net Ensemble: trains its members in turn, and finds members to combine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def member_dir(run_dir: files.Path, index: int) -> pathlib.Path:
 
 
 def member_config(config: Config, index: int) -> Config:
-    """Returns the configuration of a member: a U-Net, with the seed counted on."""
+    """Returns the configuration of a member: a U-Net with the next seeds in turn."""
     model = dataclasses.replace(config.model, name=MEMBER_MODEL)
     seed = config.training.seed + index
     training = dataclasses.replace(config.training, seed=seed)
@@ -40,22 +40,23 @@ def train_members(
     strategy: tf.distribute.Strategy,
     report: Callable[[str], None],
 ) -> list[train.Outcome]:
-    """Trains U-Nets one after another, or goes on where it was stopped.
+    """Trains U-Nets one after another, or resumes where training was stopped.
 
     Args:
-        config: of the first member; the others have the following seeds.
+        config: the configuration of the first member. The others have the seeds that
+            follow.
         data_dir: the prepared data set.
-        run_dir: the members' run directories are this and a number.
-        num_members: how many.
+        run_dir: the members' run directories have this name and a number.
+        num_members: the number of members.
         strategy: the devices.
-        report: is told which member comes next.
+        report: called with a line about each member before it is trained.
 
     Returns:
-        How each ended. A signal ends the list: that member is saved, and the same call
-        goes on with it.
+        How each run ended. A signal ends the list. Its member is saved, and the same
+        call resumes it.
 
     Raises:
-        ValueError: as `train.train`.
+        ValueError: for the reasons of `train.train`.
         FileNotFoundError: there is no data.
     """
     outcomes = []
@@ -71,23 +72,23 @@ def train_members(
         outcomes.append(outcome)
         if outcome.signal is not None:
             break
-        # Keras keeps the graphs of all models until it is told not to.
+        # Otherwise Keras keeps the graphs of all models.
         tf.keras.backend.clear_session()
     return outcomes
 
 
 def find_members(pattern: str, excluded: files.Path | None = None) -> list[RunDir]:
-    """Finds runs that can be put together, in the order of their seeds.
+    """Finds runs that can be combined, in the order of their seeds.
 
     Args:
-        pattern: for the run directories, such as "runs/unet_*".
-        excluded: a directory that is no member, whether the pattern fits or not.
+        pattern: the pattern of the run directories, such as "runs/unet_*".
+        excluded: a directory that is not a member, even if it matches the pattern.
 
     Raises:
-        FileNotFoundError: nothing fits the pattern, or a directory holds no run or no
+        FileNotFoundError: nothing matches the pattern, or a directory has no run or no
             checkpoint.
-        ValueError: a run is of another model, configuration or data set than the first,
-            has its seed twice, or was stopped at another step. The message names it.
+        ValueError: a run has another model, configuration, data set or last step than
+            the first, or the same seed as another. The message names it.
     """
     left_out = pathlib.Path(excluded).resolve() if excluded is not None else None
     paths = [pathlib.Path(match) for match in sorted(glob.glob(pattern))]
@@ -98,7 +99,7 @@ def find_members(pattern: str, excluded: files.Path | None = None) -> list[RunDi
         hint = ""
         if pathlib.Path(pattern).parent.is_dir() and "[" in str(pattern):
             hint = "; for a bracket in a name write [[]"
-        raise FileNotFoundError(f"{pattern}: no run directory fits this pattern{hint}")
+        raise FileNotFoundError(f"{pattern}: no run directory matches{hint}")
     by_seed: dict[int, RunDir] = {}
     for member in found:
         _check_member(member, found[0])
@@ -113,7 +114,7 @@ def find_members(pattern: str, excluded: files.Path | None = None) -> list[RunDi
 
 
 def _check_member(member: RunDir, first: RunDir) -> None:
-    """Checks that a run is a U-Net, and alike the first in all but the seed."""
+    """Checks that a run is a U-Net and differs from the first only in its seed."""
     config = member.config()
     if config.model.name != MEMBER_MODEL:
         raise ValueError(
@@ -124,7 +125,7 @@ def _check_member(member: RunDir, first: RunDir) -> None:
     if differences:
         raise ValueError(
             f"{member.path}: another configuration than {first.path} "
-            f"({'; '.join(differences)}); expected the same but for the seed"
+            f"({'; '.join(differences)}); expected the same, except for the seed"
         )
     data, first_data = member.dataset(), first.dataset()
     if data["fingerprint"] != first_data["fingerprint"]:
@@ -141,7 +142,7 @@ def _check_member(member: RunDir, first: RunDir) -> None:
     if step != first_step:
         raise ValueError(
             f"{member.path}: stopped at step {step}, but {first.path} at step "
-            f"{first_step}; train it on, or leave it out"
+            f"{first_step}; train it further, or leave it out"
         )
 
 

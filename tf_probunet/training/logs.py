@@ -1,4 +1,4 @@
-"""Reads the numbers that a run has written for TensorBoard."""
+"""Reads the numbers that a run has logged for TensorBoard."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Scalars = dict[str, dict[int, float]]  # By tag and step.
 
 
 def read_scalars(run_dir: files.Path) -> Scalars:
-    """Returns the scalars of a run; of a step that was made twice, the later ones.
+    """Returns the scalars of a run. If a step was repeated, its later values count.
 
     Args:
-        run_dir: of the training.
+        run_dir: the directory of the run.
 
     Raises:
         FileNotFoundError: there is no log.
@@ -26,7 +26,7 @@ def read_scalars(run_dir: files.Path) -> Scalars:
     paths = sorted(directory.glob("*tfevents*"))
     if not paths:
         raise FileNotFoundError(
-            f"{directory}: no TensorBoard log, expected that of a run"
+            f"{directory}: no TensorBoard log, expected the log of a run"
         )
     found: Scalars = {}
     for path in paths:

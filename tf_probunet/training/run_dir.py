@@ -20,7 +20,8 @@ from tf_probunet.models.weight_average import WeightAverage
 CONFIG_NAME = "config.json"
 DATASET_NAME = "dataset.json"
 BEST_NAME = "best.json"
-_LIST_NAME = "checkpoint"  # As TensorFlow calls it.
+KEPT_CHECKPOINTS = 3
+_LIST_NAME = "checkpoint"  # TensorFlow's name.
 
 _DATASET_FIELDS = {
     "name": [str],
@@ -30,7 +31,7 @@ _DATASET_FIELDS = {
 }
 _BEST_FIELDS = {"step": [int], "loss": [int, float], "ged": [int, float]}
 
-# TensorFlow raises all of these for damaged checkpoints.
+# TensorFlow raises any of these for a damaged checkpoint.
 CHECKPOINT_ERRORS = (
     AssertionError,
     AttributeError,
@@ -45,7 +46,7 @@ CHECKPOINT_ERRORS = (
 
 @dataclasses.dataclass(frozen=True)
 class RunDir:
-    """Where a run keeps what."""
+    """The files of a run."""
 
     path: pathlib.Path
 
@@ -65,10 +66,10 @@ class RunDir:
         return self.path / "tensorboard"
 
     def claim(self, config: Config, info: records.DatasetInfo) -> None:
-        """Writes configuration and data set, or checks that they are those of before.
+        """Records the configuration and data set of a new run, or checks them.
 
         Raises:
-            ValueError: the directory holds a run of another configuration or data set.
+            ValueError: the directory has a run with another configuration or data set.
         """
         dataset = info.description
         self._remove_temporaries()
@@ -80,8 +81,8 @@ class RunDir:
         if differences:
             raise ValueError(
                 f"{self.path}: holds a run of another configuration "
-                f"({'; '.join(differences)}); choose another --run_dir, or go on with "
-                f"its own settings"
+                f"({'; '.join(differences)}); choose another --run_dir, or resume it "
+                f"with its own settings"
             )
         before = self.dataset()
         if before["fingerprint"] != dataset["fingerprint"]:
@@ -152,39 +153,39 @@ class RunDir:
             raise ValueError(
                 f"{directory / name}: unreadable checkpoint ({damage.reason(error)})"
             ) from error
-        if decay and which == "last":  # The best was saved with the averages applied.
+        if decay and which == "last":  # The best one has the averages as weights.
             model.weight_average.apply(model.trainable_variables)
         return model
 
     def _remove_temporaries(self) -> None:
-        """Removes what a killed run left of files it was writing."""
+        """Removes the incomplete files of a killed run."""
         files.remove_temporaries(self.path)
         for directory in (self.checkpoints, self.best):
             files.remove_temporaries(directory)
-            # TensorFlow's name for a checkpoint that it is writing.
+            # TensorFlow's name for an incomplete checkpoint.
             for path in directory.glob("*_temp"):
                 shutil.rmtree(path)
-            # The list of checkpoints, as earlier versions wrote it.
+            # An incomplete list of checkpoints, by earlier versions.
             for path in directory.glob("checkpoint.tmp*"):
                 path.unlink()
 
 
 class CheckpointStore:
-    """The checkpoints in a directory, of which the last few are kept.
+    """The checkpoints in a directory. Only the last few are kept.
 
-    They lie as `tf.train.CheckpointManager` would lay them. That deletes whatever fits
-    the directory's name as a pattern, though, also in the directories of other runs.
+    The files are those of `tf.train.CheckpointManager`. That class takes the name of
+    the directory for a pattern, though, and deletes matching files of other runs.
     """
 
     def __init__(
         self, checkpoint: tf.train.Checkpoint, directory: pathlib.Path, keep: int
     ) -> None:
-        """Reads which there are.
+        """Reads the list of existing checkpoints.
 
         Args:
             checkpoint: what to save and restore.
-            directory: where.
-            keep: how many.
+            directory: the directory of the files.
+            keep: how many checkpoints to keep.
 
         Raises:
             ValueError: the list of checkpoints is damaged.
@@ -193,7 +194,7 @@ class CheckpointStore:
         self.names = _listed(directory)
 
     def save(self, step: int) -> None:
-        """Writes the checkpoint `ckpt-<step>`, and deletes those over the limit.
+        """Writes the checkpoint `ckpt-<step>`, and deletes the oldest beyond the limit.
 
         Raises:
             OSError: it can't be written, for example because the disk is full.
@@ -210,7 +211,7 @@ class CheckpointStore:
                     f"({damage.graph_reason(error)})"
                 ) from error
         self.names = [n for n in self.names if n != name] + [name]
-        # Listed before any is deleted: whatever happens, there is one to go on from.
+        # List it before any is deleted. Whatever happens, a listed one can be read.
         self._write_list()
         if len(self.names) <= self._keep:
             return
@@ -223,7 +224,7 @@ class CheckpointStore:
         """Loads a checkpoint.
 
         Raises:
-            One of `CHECKPOINT_ERRORS`: it is damaged or of another model.
+            One of `CHECKPOINT_ERRORS`: it is damaged or belongs to another model.
         """
         with files.without_patterns(self.directory) as directory:
             status = self._checkpoint.restore(str(directory / name))
@@ -238,13 +239,13 @@ class CheckpointStore:
     def _write_list(self) -> None:
         lines = [f'model_checkpoint_path: "{self.names[-1]}"']
         lines += [f'all_model_checkpoint_paths: "{name}"' for name in self.names]
-        # TensorFlow's own manager takes no notice of checkpoints without a time.
+        # TensorFlow's own manager ignores checkpoints without a time.
         lines += ["all_model_checkpoint_timestamps: 1" for _ in self.names]
         files.write_text(self.directory / _LIST_NAME, "\n".join(lines) + "\n")
 
 
 def latest_checkpoint(directory: pathlib.Path) -> str | None:
-    """Returns the name of the last checkpoint in a directory, None if there is none.
+    """Returns the name of the last checkpoint in a directory, or None.
 
     Raises:
         ValueError: the list of checkpoints is damaged.
@@ -255,7 +256,7 @@ def latest_checkpoint(directory: pathlib.Path) -> str | None:
 
 
 def _listed(directory: pathlib.Path) -> list[str]:
-    """Returns the names of the checkpoints that are listed, the last one at the end."""
+    """Returns the names of the listed checkpoints. The last one is at the end."""
     try:
         state = tf.train.get_checkpoint_state(str(directory))
     except (tf.errors.OpError, ValueError) as error:

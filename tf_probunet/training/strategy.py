@@ -1,4 +1,4 @@
-"""Which devices and machines a run uses, and what the machines tell each other."""
+"""The devices and machines of a run, and the communication between the machines."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ import tensorflow as tf
 
 STRATEGIES = ("mirrored", "multi_worker")
 
-# Workers are looked for this often; who is absent is said after, and then every, so
-# many seconds.
+# Seconds between attempts to reach the other workers, and before the first and between
+# further messages about those that are absent.
 _LOOK_EVERY, _SAY_EVERY = 0.2, 30.0
 _FIRST_SAID_AFTER = 3.0
 _CONNECT_SECONDS = 1.0
 
 
 def create(name: str, cpu_devices: int = 1) -> tf.distribute.Strategy:
-    """Returns the strategy of `--strategy`.
+    """Returns the strategy with the name that `--strategy` takes.
 
     Args:
         name: one of `STRATEGIES`.
-        cpu_devices: as for `mirrored`; more than one machine have one each.
+        cpu_devices: see `mirrored`. For `multi_worker` it must be 1.
 
     Raises:
         ValueError: the name is unknown, or the settings do not fit it.
@@ -46,11 +46,11 @@ def mirrored(cpu_devices: int = 1) -> tf.distribute.Strategy:
     """Returns a `MirroredStrategy` over all GPUs, or over the CPU if there is none.
 
     Args:
-        cpu_devices: without a GPU, into how many logical devices the CPU is split: one
-            replica on each. For trying out more than one replica.
+        cpu_devices: the number of logical devices into which the CPU is split, if there
+            is no GPU. Each has one replica. This serves to try out several replicas.
 
     Raises:
-        ValueError: TensorFlow has started with another number of devices.
+        ValueError: TensorFlow has already started with another number of devices.
     """
     gpus = tf.config.list_physical_devices("GPU")
     if gpus:
@@ -58,17 +58,17 @@ def mirrored(cpu_devices: int = 1) -> tf.distribute.Strategy:
     if cpu_devices > 1:
         split_cpu(cpu_devices)
     names = [f"CPU:{i}" for i in range(cpu_devices)]
-    # The collective operations that are the default gain nothing in one memory, and
-    # two strategies in one process get in each other's way with them.
+    # The default collective operations gain nothing within one machine, and two
+    # strategies in one process would disturb each other.
     return tf.distribute.MirroredStrategy(
         names, cross_device_ops=tf.distribute.ReductionToOneDevice()
     )
 
 
 def is_single_cpu(strategy: tf.distribute.Strategy) -> bool:
-    """Whether it is a mirrored strategy of one replica, which is on a CPU.
+    """Whether this is a mirrored strategy with one replica on a CPU.
 
-    A cluster of one worker is none: it takes no batches by replica.
+    A cluster of one worker does not count: it takes no batches per replica.
     """
     if not isinstance(strategy, tf.distribute.MirroredStrategy):
         return False
@@ -77,9 +77,9 @@ def is_single_cpu(strategy: tf.distribute.Strategy) -> bool:
 
 
 def multi_worker() -> tf.distribute.Strategy:
-    """Returns a strategy over the machines of `TF_CONFIG`; it waits for all of them.
+    """Waits for all machines in `TF_CONFIG` and returns a strategy over them.
 
-    Must come before anything is computed. Says on standard error who is waited for.
+    Call it before anything is computed. Standard error shows which ones are absent.
 
     Raises:
         ValueError: `TF_CONFIG` is missing or does not describe a cluster of workers,
@@ -100,7 +100,7 @@ def check_tf_config(text: str | None) -> None:
     """Checks the description of the cluster before TensorFlow waits for it.
 
     Raises:
-        ValueError: it is missing or malformed; the message says what was expected.
+        ValueError: it is missing or malformed. The message says what was expected.
     """
     expected = (
         'expected {"cluster": {"worker": ["host:port", ...]}, '
@@ -132,16 +132,16 @@ def check_tf_config(text: str | None) -> None:
 def wait_for(
     own: str, others: Mapping[str, str], report: Callable[[str], None]
 ) -> None:
-    """Waits until all workers are there, and says for whom.
+    """Waits until all workers have started, and reports those that are absent.
 
-    TensorFlow waits in silence, and heeds no signal while it does. So the workers meet
-    here first: each listens on its own port, on which TensorFlow will, until it has
-    reached all others once.
+    TensorFlow itself would wait in silence and ignore signals. Here, each worker
+    listens on its own port, which TensorFlow uses later, until it has reached all the
+    others once.
 
     Args:
         own: "host:port" of this worker.
-        others: the same of the others by name.
-        report: is told who is absent.
+        others: "host:port" of the other workers, by name.
+        report: called with a line about the absent workers.
 
     Raises:
         ValueError: the port of this worker is taken.
@@ -170,7 +170,7 @@ def wait_for(
 
 
 def split_cpu(num_devices: int) -> None:
-    """Splits the CPU into logical devices; must come before anything is computed."""
+    """Splits the CPU into logical devices. Call it before anything is computed."""
     cpu = tf.config.list_physical_devices("CPU")[0]
     devices = [tf.config.LogicalDeviceConfiguration() for _ in range(num_devices)]
     try:
@@ -185,7 +185,7 @@ def split_cpu(num_devices: int) -> None:
 
 
 def num_workers(strategy: tf.distribute.Strategy) -> int:
-    """Returns how many machines take part."""
+    """Returns the number of machines."""
     resolver = strategy.cluster_resolver
     if resolver is None:
         return 1
@@ -194,7 +194,7 @@ def num_workers(strategy: tf.distribute.Strategy) -> int:
 
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:
-    """Whether this machine is the one that writes."""
+    """Whether this machine is the one that writes files."""
     if num_workers(strategy) == 1:
         return True
     resolver = strategy.cluster_resolver
@@ -204,14 +204,14 @@ def is_chief(strategy: tf.distribute.Strategy) -> bool:
 
 
 def gather(strategy: tf.distribute.Strategy, number: int) -> list[int]:
-    """Returns this number as each of the workers gave it; waits for all of them."""
+    """Waits for all workers and returns the numbers that they passed."""
     if num_workers(strategy) == 1:
         return [number]
     local = len(strategy.extended.worker_devices)
     value = strategy.experimental_distribute_values_from_function(
         lambda _: tf.constant([number], tf.int64)
     )
-    # Each replica of a worker gave the number.
+    # Each replica of a worker passes the number.
     return [int(n) for n in strategy.gather(value, axis=0).numpy()[::local]]
 
 
@@ -220,7 +220,7 @@ def named_errors(strategy: tf.distribute.Strategy) -> Iterator[None]:
     """Turns the loss of another worker into an error that says what to do.
 
     Raises:
-        ConnectionError: another worker is gone.
+        ConnectionError: another worker has ended.
     """
     lost = (
         tf.errors.UnavailableError,
@@ -231,13 +231,13 @@ def named_errors(strategy: tf.distribute.Strategy) -> Iterator[None]:
     try:
         yield
     except tf.errors.OpError as error:
-        # What a graph was waiting for decides the type; the message always says it.
+        # The type of the error depends on the graph. The message is always the same.
         aborted = [s for s in error.message.splitlines() if "Collective ops" in s]
         if num_workers(strategy) == 1 or not (aborted or isinstance(error, lost)):
             raise
         raise ConnectionError(
             "another worker is gone; start all of them again with the same command: "
-            f"they go on from the last checkpoint ({[*aborted, error.message][0]})"
+            f"they continue from the last checkpoint ({[*aborted, error.message][0]})"
         ) from error
 
 
@@ -257,7 +257,7 @@ def _listens(address: str) -> bool:
     except OSError:
         return False
     with reached:
-        # On one machine a call may reach itself: of a port nobody listens on.
+        # A connection to an unused port of this machine may reach itself.
         return reached.getpeername() != reached.getsockname()
 
 

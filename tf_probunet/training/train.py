@@ -24,12 +24,13 @@ from tf_probunet.training import callbacks, schedules
 from tf_probunet.training import strategy as strategies
 from tf_probunet.training.run_dir import (
     CHECKPOINT_ERRORS,
+    KEPT_CHECKPOINTS,
     CheckpointStore,
     RunDir,
 )
 from tf_probunet.training.validation import Validation, Validator, write_settings
 
-# How often the workers of a cluster look whether one of them wants to stop: each look
+# Steps between the checks whether a worker of the cluster wants to stop. Each check
 # waits for the step to end.
 _AGREE_EVERY = 10
 
@@ -57,14 +58,15 @@ def train(
     strategy: tf.distribute.Strategy,
     resume: bool = True,
 ) -> Outcome:
-    """Trains a model, or goes on with a run that was stopped.
+    """Trains a model, or resumes a run that was stopped.
 
     Args:
-        config: everything that decides what is computed.
+        config: everything that determines what is computed.
         data_dir: the prepared data set.
-        run_dir: where configuration, checkpoints and logs go.
+        run_dir: the directory for configuration, checkpoints and logs.
         strategy: the devices.
-        resume: go on with the run that lies in `run_dir`; otherwise that is an error.
+        resume: whether to resume the run in `run_dir`. If false, an existing run is an
+            error.
 
     Returns:
         How it ended.
@@ -79,28 +81,22 @@ def train(
     _check_batch(config, strategy)
     directory = RunDir(pathlib.Path(run_dir))
     if not resume and directory.checkpoints.exists():
-        raise ValueError(f"{run_dir}: holds a run already; go on with it by --resume")
+        raise ValueError(f"{run_dir}: holds a run already; continue it with --resume")
     with contextlib.ExitStack() as stack:
         if strategies.is_chief(strategy):  # All workers together are one command.
             stack.enter_context(locks.inside(directory.path))
             directory.claim(config, info)
         stack.enter_context(strategies.named_errors(strategy))
-        with strategy.scope():
-            model, checkpoint = build(config)
-        saved = CheckpointStore(
-            checkpoint, directory.checkpoints, keep=config.training.keep_checkpoints
-        )
-        start = restore(checkpoint, saved)
-        if config.training.start_from and not saved.names:
-            start_from(model, config.training.start_from)
+        run = _Run(config, info, directory, strategy)
+        start = run.restore()
         _check_workers_agree(strategy, config, info, start)
         if start >= config.training.steps:
             return Outcome(start, directory.best_score())
-        return _fit(config, info, directory, strategy, model, checkpoint, saved, start)
+        return run.fit(start)
 
 
 def fit_to_data(config: Config, info: records.DatasetInfo) -> Config:
-    """Fills in what the data set and the model decide.
+    """Fills in the settings that the data set and the model determine.
 
     Raises:
         ValueError: the images are smaller than the crops, or the task needs other data.
@@ -121,7 +117,7 @@ def fit_to_data(config: Config, info: records.DatasetInfo) -> Config:
         ):
             raise ValueError(
                 f"{name} is 0, but the images of {info.data_dir} "
-                f"({spec.image_shape[0]}x{spec.image_shape[1]}) are no multiples of "
+                f"({spec.image_shape[0]}x{spec.image_shape[1]}) are not multiples of "
                 f"{divisor}, as {config.model.num_scales} scales need"
             )
     graders = config.training.graders_per_image
@@ -146,15 +142,18 @@ def fit_to_data(config: Config, info: records.DatasetInfo) -> Config:
 
 
 def build(config: Config) -> tuple[SegmentationModel, tf.train.Checkpoint]:
-    """Builds model and optimiser, compiled; under a strategy, in its scope."""
+    """Builds and compiles a model. Call it in the scope of the strategy.
+
+    Returns:
+        The model, and a checkpoint of it and its optimiser.
+    """
     training = config.training
     policy = "float32"
     if training.mixed_precision != "off":
         policy = f"mixed_{training.mixed_precision}"
     tf.keras.mixed_precision.set_global_policy(policy)
     model = models.build(config.model, training.seed)
-    schedule = schedules.learning_rate(training, config.prior_steps)
-    optimizer = tf.keras.optimizers.Adam(schedule)
+    optimizer = tf.keras.optimizers.Adam(schedules.learning_rate(training))
     if training.mixed_precision == "float16":
         optimizer = tf.keras.mixed_precision.LossScaleOptimizer(optimizer)
     optimizer.build(model.trainable_variables)
@@ -171,14 +170,14 @@ def build(config: Config) -> tuple[SegmentationModel, tf.train.Checkpoint]:
         jit_compile=training.jit_compile,
     )
     checkpoint = tf.train.Checkpoint(model=model, optimizer=optimizer)
-    # Made here and not at the first save: all workers of a cluster must make the same
-    # variables, and only one of them saves.
+    # This makes the counter, which the first save would do otherwise. All workers of a
+    # cluster must make the same variables, and only one of them saves.
     _ = checkpoint.save_counter
     return model, checkpoint
 
 
 def restore(checkpoint: tf.train.Checkpoint, saved: CheckpointStore) -> int:
-    """Loads the last checkpoint that can be read, and returns its step.
+    """Loads the last readable checkpoint and returns its step, or 0 if there is none.
 
     Raises:
         ValueError: there are checkpoints, but none can be read.
@@ -193,7 +192,7 @@ def restore(checkpoint: tf.train.Checkpoint, saved: CheckpointStore) -> int:
             problems.append(f"{path}: unreadable checkpoint ({reason})")
         else:
             for problem in problems:
-                sys.stderr.write(f"warning: {problem}; going on from {path}\n")
+                sys.stderr.write(f"warning: {problem}; continuing from {path}\n")
             return int(checkpoint.optimizer.iterations.numpy())
     if problems:
         raise ValueError(problems[0])
@@ -201,11 +200,11 @@ def restore(checkpoint: tf.train.Checkpoint, saved: CheckpointStore) -> int:
 
 
 def start_from(model: SegmentationModel, path: files.Path) -> None:
-    """Gives the model, and its weight average, the weights of a SavedModel.
+    """Assigns the weights of a SavedModel to a model and its weight average.
 
     Raises:
         FileNotFoundError: there is no SavedModel.
-        ValueError: it is damaged, or of another network.
+        ValueError: it is damaged, or has another network.
     """
     saved = saved_model.load(path)
     weights = [weight.numpy() for weight in saved.module.weights]
@@ -233,15 +232,15 @@ def _check_workers_agree(
     info: records.DatasetInfo,
     start: int,
 ) -> None:
-    """Checks that all workers are about to do the same.
+    """Checks that all workers will do the same.
 
     Raises:
-        ValueError: they have other flags or data, or do not share a run directory.
+        ValueError: they have different flags or data, or do not share a run directory.
     """
     settings = json.dumps([config.to_json(), info.description], sort_keys=True)
-    # A positive number: the sign bit of the hash does not fit into int64.
+    # The 64 bits of the hash do not fit into a signed integer.
     if len(set(strategies.gather(strategy, salted_hash(settings, "workers") >> 1))) > 1:
-        raise ValueError("the workers have other flags or data than each other")
+        raise ValueError("the workers have different flags or data")
     starts = strategies.gather(strategy, start)
     if len(set(starts)) > 1:
         raise ValueError(
@@ -258,98 +257,114 @@ def _check_batch(config: Config, strategy: tf.distribute.Strategy) -> None:
         )
 
 
-def _fit(
-    config: Config,
-    info: records.DatasetInfo,
-    directory: RunDir,
-    strategy: tf.distribute.Strategy,
-    model: SegmentationModel,
-    checkpoint: tf.train.Checkpoint,
-    saved: CheckpointStore,
-    start: int,
-) -> Outcome:
-    training, chief = config.training, strategies.is_chief(strategy)
-    guard = callbacks.NonFiniteGuard(
-        start, training.log_every, lambda step: _keys_of_step(info, config, step)
-    )
-    # All workers look and reset at the same steps, but only the chief writes.
-    checkpoints = callbacks.Checkpoints(
-        start,
-        (training.checkpoint_every, training.validate_every),
-        saved if chief else None,
-        guard,
-    )
-    several = strategies.num_workers(strategy) > 1
-    interrupts = callbacks.Interrupts(start, _AGREE_EVERY if several else None)
-    writer = tf.summary.create_noop_writer()
-    if chief:
-        writer = tf.summary.create_file_writer(str(directory.tensorboard))
-        if start == 0:
-            write_settings(writer, config, info.description, str(directory.path))
-    logs = callbacks.ScalarLogs(start, training.log_every, writer, training.batch_size)
-    # The guard comes before whatever saves, and the validation before the checkpoint: a
-    # run that is killed in between makes the step again, and does not leave it out.
-    steps = [guard, logs]
-    if chief:
+class _Run:
+    """A run whose model has been built: restores its state and takes its steps."""
+
+    def __init__(
+        self,
+        config: Config,
+        info: records.DatasetInfo,
+        directory: RunDir,
+        strategy: tf.distribute.Strategy,
+    ) -> None:
+        self._config, self._info = config, info
+        self._directory, self._strategy = directory, strategy
+        self._is_chief = strategies.is_chief(strategy)
+        with strategy.scope():
+            self._model, self._checkpoint = build(config)
+        self._saved = CheckpointStore(
+            self._checkpoint, directory.checkpoints, keep=KEPT_CHECKPOINTS
+        )
+
+    def restore(self) -> int:
+        """Loads the last checkpoint or the initial weights, and returns the step."""
+        start = restore(self._checkpoint, self._saved)
+        if self._config.training.start_from and not self._saved.names:
+            start_from(self._model, self._config.training.start_from)
+        return start
+
+    def fit(self, start: int) -> Outcome:
+        """Takes the steps from `start` on, until the last one or a signal."""
+        training, strategy = self._config.training, self._strategy
+        guard = callbacks.NonFiniteGuard(start, training.log_every, self._keys_of_step)
+        # All workers check the loss at the same steps, but only the chief saves.
+        checkpoints = callbacks.Checkpoints(
+            start,
+            (training.checkpoint_every, training.validate_every),
+            self._saved if self._is_chief else None,
+            guard,
+        )
+        several = strategies.num_workers(strategy) > 1
+        interrupts = callbacks.Interrupts(start, _AGREE_EVERY if several else None)
+        with contextlib.ExitStack() as stack:
+            reports = self._reports(start, guard, stack)
+            stack.callback(interrupts.restore)
+            # The guard comes before everything that saves. Validation comes before the
+            # checkpoint: a run that is killed between them repeats the step.
+            steps = [guard, *reports, checkpoints, interrupts]
+            with self._named_errors():
+                self._model.fit(
+                    _batches(self._info, self._config, strategy, start),
+                    epochs=1,
+                    steps_per_epoch=training.steps - start,
+                    callbacks=steps,
+                    verbose=0,
+                )
+            checkpoints.save()
+            strategies.gather(strategy, checkpoints.step)  # Wait for all workers.
+        return Outcome(
+            checkpoints.step, self._directory.best_score(), interrupts.signal
+        )
+
+    def _reports(
+        self,
+        start: int,
+        guard: callbacks.NonFiniteGuard,
+        stack: contextlib.ExitStack,
+    ) -> list[callbacks.StepCallback]:
+        """Returns the callbacks that log, validate and show progress.
+
+        Only the chief writes. The other workers just reset the running means with it.
+        """
+        config, training = self._config, self._config.training
+        every, batch_size = training.log_every, training.batch_size
+        if not self._is_chief:
+            nowhere = tf.summary.create_noop_writer()
+            return [callbacks.ScalarLogs(start, every, nowhere, batch_size)]
         line = callbacks.ProgressLine(start, training.steps, config.model.name)
+        stack.callback(line.close)
+        writer = tf.summary.create_file_writer(str(self._directory.tensorboard))
+        stack.callback(writer.close)
+        if start == 0:
+            name = str(self._directory.path)
+            write_settings(writer, config, self._info.description, name)
+        logs = callbacks.ScalarLogs(start, every, writer, batch_size)
         validation = Validation(
             start,
             config=config,
-            validator=Validator(model, info, config),
+            validator=Validator(self._model, self._info, config),
             writer=writer,
-            run_dir=directory,
-            checkpoint=checkpoint,
+            run_dir=self._directory,
+            checkpoint=self._checkpoint,
             guard=guard,
             report=line.progress.write,
             done=logs.restart_clock,
         )
-        steps += [validation, line]
-    steps += [checkpoints, interrupts]
-    prior_begins = training.steps - config.prior_steps
-    try:
-        for stop in (prior_begins, training.steps):
-            step = checkpoints.step
-            if step >= stop or interrupts.signal is not None:
-                continue
-            if stop > prior_begins:
-                if step == prior_begins:
-                    checkpoints.save()
-                    _fix_all_but_the_prior(model)
-                model.train_prior_only()
-            with _named_errors(info, strategy):
-                model.fit(
-                    _batches(info, config, strategy, step),
-                    epochs=1,
-                    steps_per_epoch=stop - step,
-                    callbacks=steps,
-                    verbose=0,
-                )
-        checkpoints.save()
-        strategies.gather(strategy, checkpoints.step)  # Nobody leaves before.
-    finally:
-        interrupts.restore()
-        writer.close()
-        if chief:
-            line.close()
-    return Outcome(checkpoints.step, directory.best_score(), interrupts.signal)
+        return [logs, validation, line]
 
+    @contextlib.contextmanager
+    def _named_errors(self) -> Iterator[None]:
+        """Makes TensorFlow's errors name the damaged data or the lost worker."""
+        with records.named_errors(self._info, "train", "val"):
+            with strategies.named_errors(self._strategy):
+                yield
 
-@contextlib.contextmanager
-def _named_errors(
-    info: records.DatasetInfo, strategy: tf.distribute.Strategy
-) -> Iterator[None]:
-    """Names the data or the cluster as what is to blame for an error of TensorFlow."""
-    with records.named_errors(info, "train", "val"), strategies.named_errors(strategy):
-        yield
-
-
-def _fix_all_but_the_prior(model: SegmentationModel) -> None:
-    """Takes the averages as the weights, if there are any.
-
-    The checkpoint of this step was written before: who resumes from it comes here too.
-    """
-    if model.weight_average is not None:
-        model.weight_average.apply(model.trainable_variables)
+    def _keys_of_step(self, step: int) -> list[str]:
+        """Returns the keys of the examples in the batch of a step."""
+        batches = input_pipeline.training_batches(
+            self._info, self._config, start_step=step, with_keys=True
+        )
+        return [key.decode() for key in next(iter(batches))["key"].numpy()]
 
 
 def _batches(
@@ -358,7 +373,7 @@ def _batches(
     strategy: tf.distribute.Strategy,
     start: int,
 ) -> Iterable[Batch]:
-    """Returns the batches of all replicas, from step `start` on."""
+    """Returns the batches of all replicas from step `start` on."""
     on_host = strategies.is_single_cpu(strategy)
 
     def of_worker(context: tf.distribute.InputContext) -> tf.data.Dataset:
@@ -374,8 +389,8 @@ def _batches(
         options.autotune.enabled = not on_host
         return batches.with_options(options)
 
-    # An iterator that tunes itself may take a minute to close (docs/scale.md); one that
-    # fetches to devices does so whatever the options say. One CPU needs neither.
+    # An iterator that tunes itself may take a minute to close (docs/scale.md). One that
+    # fetches to devices always tunes itself. A single CPU needs neither.
     options = None
     if on_host:
         options = tf.distribute.InputOptions(
@@ -383,14 +398,6 @@ def _batches(
             experimental_replication_mode=tf.distribute.InputReplicationMode.PER_REPLICA,
         )
     return strategy.distribute_datasets_from_function(of_worker, options)
-
-
-def _keys_of_step(info: records.DatasetInfo, config: Config, step: int) -> list[str]:
-    """Returns the keys of the examples in the batch of a step."""
-    batches = input_pipeline.training_batches(
-        info, config, start_step=step, with_keys=True
-    )
-    return [key.decode() for key in next(iter(batches))["key"].numpy()]
 
 
 def exit_code(outcome: Outcome) -> int:

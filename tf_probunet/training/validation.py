@@ -1,4 +1,4 @@
-"""Validation during training: loss, energy distance, and a picture of samples."""
+"""Validation during training: loss, energy distance and a picture of samples."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from tf_probunet.training.run_dir import BEST_NAME, CheckpointStore, RunDir
 
 _PICTURE_IMAGES = 6
 _PICTURE_SAMPLES = 8
-_MAX_BATCH = 8  # Samples multiply the memory that a batch takes.
-# What is tried as a shift of the foreground's logit: labels from a probability of 0.95
-# on, down to labels from 0.05 on. Of equally good ones the first counts: the smallest.
+_MAX_BATCH = 8  # Samples multiply the memory of a batch.
+# The shifts of the foreground's logit that are tried. They label pixels from a
+# probability between 0.95 and 0.05 on. The smallest shift comes first and wins ties.
 SHIFTS = tuple(sorted(np.arange(-3.0, 3.25, 0.25).tolist(), key=abs))
 
 
 class Validator:
-    """Scores a model on the validation split, again and again."""
+    """Scores a model on the validation split, as often as needed."""
 
     def __init__(
         self, model: SegmentationModel, info: records.DatasetInfo, config: Config
@@ -56,7 +56,7 @@ class Validator:
 
     def loss(self) -> dict[str, float]:
         """Returns the mean of each term of the objective."""
-        # Not by Keras' `evaluate`, which would have all workers of a cluster take part.
+        # Keras' `evaluate` would involve all workers of a cluster.
         sums: dict[str, float] = {}
         for batch in self._loss_batches:
             size = len(batch["image"])
@@ -68,7 +68,7 @@ class Validator:
         """Scores samples of the validation images.
 
         Returns:
-            `ged`, the mean squared energy distance, and `diversity`, the share of the
+            `ged`, the mean squared energy distance, and `diversity`, the share of
             images whose samples are not all the same.
         """
         scores, differ = [], []
@@ -78,9 +78,9 @@ class Validator:
         return {"ged": float(np.mean(scores)), "diversity": float(np.mean(differ))}
 
     def best_foreground_shift(self) -> float:
-        """Returns the shift of the foreground's logit with the least distance.
+        """Returns the shift of the foreground's logit with the smallest distance.
 
-        Of several that are equally good, it is the one that changes least.
+        Among equally good ones, the smallest shift is returned.
         """
         scores = [
             [self._score(margins > -shift, graders) for shift in SHIFTS]
@@ -126,7 +126,7 @@ class Validator:
         draw: Callable[..., tf.Tensor],
         outside: float = 0,
     ) -> np.ndarray:
-        """Draws maps [B, S, H, W] of what the network sees of the frames."""
+        """Draws maps [B, S, H, W] on the part of the frames that the network sees."""
         seen = input_pipeline.central_crop(images, self._size)
         maps = draw(seen, count, seed).numpy()
         return input_pipeline.pad_to(maps, images.shape[1:3], outside)
@@ -136,7 +136,7 @@ class Validator:
 
 
 class Validation(StepCallback):
-    """Validates every so many steps and at the end, and keeps the best checkpoint."""
+    """Validates every few steps and at the end, and keeps the best checkpoint."""
 
     def __init__(
         self,
@@ -159,51 +159,47 @@ class Validation(StepCallback):
         self._store = CheckpointStore(checkpoint, run_dir.best, keep=1)
 
     def on_step(self, logs: Logs) -> None:
-        """Validates when it is time."""
+        """Validates at the multiples of the interval and after the last step."""
         training = self._config.training
         if self.passed(training.validate_every) or self.step == training.steps:
             self.validate()
             self._done()
 
     def validate(self) -> None:
-        """Computes, logs and compares; keeps the checkpoint if it is the best."""
+        """Scores the model, keeps its checkpoint if it is the best, and logs it all."""
         self._guard.check()
-        average, variables = self.model.weight_average, self.model.trainable_variables
-        with average.applied(variables) if average else contextlib.nullcontext():
-            scores = self._validator.loss()
-            shift = contextlib.nullcontext()
-            if self._config.training.tune_foreground:
-                nats = self._validator.best_foreground_shift()
-                scores["foreground_shift"] = nats
-                shift = self.model.foreground_shifted(nats)
-            with shift:
-                self._score(scores)
-
-    def _score(self, scores: dict[str, float]) -> None:
-        scores.update(self._validator.energy_distance())
-        active = collapse.active_latents(scores)
-        if active is not None:
-            scores["active_latents"] = active
-        with self._writer.as_default(step=self.step):
-            for name, value in scores.items():
-                tf.summary.scalar(f"validation/{name}", value)
-            png = tf.io.decode_png(self._validator.picture(), channels=3)
-            tf.summary.image("validation/samples", png[None])
-        self._writer.flush()
+        with contextlib.ExitStack() as changed_weights:
+            scores = self._score(changed_weights)
+            picture = self._validator.picture()
+            self._keep_if_best(scores)
+        self._log(scores, picture)
         self._report(
             f"step {self.step}: validation loss {scores['loss']:.5g}, "
             f"GED {scores['ged']:.4f}"
         )
         self._warn(collapse.warning(scores, is_stochastic=self.model.is_stochastic))
-        self._keep_if_best(scores)
 
-    def _warn(self, warning: str | None) -> None:
-        """Says it once, until it changes."""
-        if warning is not None and warning != self._warning:
-            self._report(f"step {self.step}: warning: {warning}")
-            with self._writer.as_default(step=self.step):
-                tf.summary.text("validation/warning", warning)
-        self._warning = warning
+    def _score(self, changed_weights: contextlib.ExitStack) -> dict[str, float]:
+        """Returns the scores of the weights that would be exported.
+
+        Args:
+            changed_weights: the model has these weights until this context is closed:
+                the averages, if there are any, with the best shift of the foreground.
+        """
+        average = self.model.weight_average
+        if average is not None:
+            variables = self.model.trainable_variables
+            changed_weights.enter_context(average.applied(variables))
+        scores = self._validator.loss()
+        if self._config.training.tune_foreground:
+            shift = self._validator.best_foreground_shift()
+            changed_weights.enter_context(self.model.foreground_shifted(shift))
+            scores["foreground_shift"] = shift
+        scores.update(self._validator.energy_distance())
+        active = collapse.active_latents(scores)
+        if active is not None:
+            scores["active_latents"] = active
+        return scores
 
     def _keep_if_best(self, scores: dict[str, float]) -> None:
         by = self._config.training.best_by
@@ -213,6 +209,22 @@ class Validation(StepCallback):
         self._store.save(self.step)
         files.write_json(self._run_dir.path / BEST_NAME, self._best)
 
+    def _log(self, scores: dict[str, float], picture: bytes) -> None:
+        with self._writer.as_default(step=self.step):
+            for name, value in scores.items():
+                tf.summary.scalar(f"validation/{name}", value)
+            png = tf.io.decode_png(picture, channels=3)
+            tf.summary.image("validation/samples", png[None])
+        self._writer.flush()
+
+    def _warn(self, warning: str | None) -> None:
+        """Reports a warning, unless the last validation had the same one."""
+        if warning is not None and warning != self._warning:
+            self._report(f"step {self.step}: warning: {warning}")
+            with self._writer.as_default(step=self.step):
+                tf.summary.text("validation/warning", warning)
+        self._warning = warning
+
 
 def sampler(
     model: SegmentationModel,
@@ -221,8 +233,9 @@ def sampler(
     """Returns a compiled function (image, num_samples, seed) -> maps [B, S, H, W].
 
     Args:
-        model: to draw from.
-        read: what is made of the logits [B, S, H, W, K]; labels by default.
+        model: the model to draw from.
+        read: maps the logits [B, S, H, W, K] to the result. By default, it returns the
+            labels.
     """
     image = tf.TensorSpec([None, None, None, model.config.image_channels], tf.float32)
     number, seed = tf.TensorSpec([], tf.int32), tf.TensorSpec([2], tf.int32)
@@ -237,7 +250,7 @@ def sampler(
     return sample_maps
 
 
-# What TensorBoard's page of hyper-parameters shows of a run, the main one first.
+# The metrics on TensorBoard's page of hyper-parameters. The main one comes first.
 _SHOWN_METRICS = {
     "validation/ged": "validation energy distance",
     "validation/loss": "validation loss",
@@ -255,11 +268,11 @@ def write_settings(
     """Writes the configuration to TensorBoard, as text and as hyper-parameters.
 
     Args:
-        writer: to the log of the run.
-        config: of the run.
-        dataset: what it is trained on.
-        run_name: under which the page of hyper-parameters lists the run. Runs of one
-            name are shown as one.
+        writer: writes the log of the run.
+        config: the configuration of the run.
+        dataset: the description of its data set.
+        run_name: the name of the run on the page of hyper-parameters. Runs with the
+            same name are shown as one.
     """
     from tensorboard.plugins.hparams import api as hparams
 

@@ -1,0 +1,189 @@
+"""What all models share: the objective with the energy distance, and the step."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers import tiny
+from helpers.goldens import GOLDENS
+
+from tf_probunet import models, seeds
+from tf_probunet.models import losses
+from tf_probunet.models.base import SegmentationModel, grader_maps
+
+SIZE, BATCH, GRADERS = 8, 2, 3
+NAMED = {golden.name: golden for golden in GOLDENS}
+
+
+def _batch():
+    """The graders mark a part of the bright half each; one of them marks nothing."""
+    columns = tf.range(SIZE)[None, None, None] < tf.constant([0, 2, 4])[:, None, None]
+    labels = tf.broadcast_to(tf.cast(columns, tf.int32), [BATCH, GRADERS, SIZE, SIZE])
+    noise = tf.random.stateless_uniform([BATCH, SIZE, SIZE, 1], [1, 1])
+    bright = tf.cast(labels[:, -1, ..., None], tf.float32)
+    return {"image": 0.5 * noise + bright, "labels": labels}
+
+
+def _distance(logits, batch):
+    return losses.energy_distance(
+        probabilities=tf.nn.softmax(logits), labels=grader_maps(batch)
+    )
+
+
+@pytest.mark.parametrize("golden", GOLDENS, ids=lambda golden: golden.name)
+def test_the_loss_has_the_energy_distance_of_the_samples_a_user_gets(golden):
+    batch = _batch()
+    model = golden.on_energy(energy_samples=2, elbo_weight=0.5).build(1)
+    terms = model.objective(batch, seeds.root(3))
+    own = golden.build(1).objective(batch, seeds.root(3))
+    count = 1 if golden.name == "unet" else 2
+    samples = model.sample(batch["image"], count, seeds.fold_in(seeds.root(3), 1))
+    distance = float(tf.reduce_mean(_distance(samples, batch)))
+    assert float(terms["energy_distance"]) == pytest.approx(distance, rel=1e-4)
+    expected = 0.5 * float(own["loss"]) + 100.0 * distance
+    assert float(terms["loss"]) == pytest.approx(expected, rel=1e-4)
+    assert set(terms) == {*own, "energy_distance"}
+
+
+def test_all_heads_are_samples_whatever_the_number():
+    golden = NAMED["m_heads"].on_energy(energy_samples=1)
+    batch, model = _batch(), golden.build(1)
+    distance = tf.reduce_mean(
+        _distance(model.sample(batch["image"], 2, seeds.root(3)), batch)
+    )
+    terms = model.objective(batch, seeds.root(3))
+    assert float(terms["energy_distance"]) == pytest.approx(float(distance), rel=1e-4)
+
+
+def test_stratified_latents_are_spread_over_the_prior():
+    golden = NAMED["prob_unet"].on_energy(energy_noise="stratified", energy_samples=4)
+    model = golden.build(1)
+    prior = model.prior(_batch()["image"])
+    drawn = []
+    model.decode = lambda features, z: drawn.append(z)  # [B, S, L]
+    model.energy_samples((None, prior), seeds.root(3))
+    noise = (drawn[0] - prior.mean()[:, None]) / prior.stddev()[:, None]
+    strata = tf.floor(4.0 * tf.math.sigmoid(1.702 * noise))  # About the normal's cdf.
+    np.testing.assert_array_equal(
+        np.sort(strata, axis=1), np.broadcast_to([[[0], [1], [2], [3]]], noise.shape)
+    )
+
+
+def _trained(golden, steps):
+    model = golden.build(1)
+    optimizer = tf.keras.optimizers.Adam(0.02)
+    optimizer.build(model.trainable_variables)
+    model.compile(optimizer)
+    step = model.make_train_function()
+    batches = iter(tf.data.Dataset.from_tensors(_batch()).repeat(steps))
+    distances = []
+    for _ in range(steps):
+        model.reset_metrics()
+        distances.append(float(step(batches)["energy_distance"]))
+    return model, distances
+
+
+def test_without_the_elbo_all_but_the_posterior_learn():
+    golden = NAMED["prob_unet"].on_energy(
+        elbo_weight=0.0, energy_noise="stratified", energy_overlap="min"
+    )
+    before = golden.build(1)
+    model, distances = _trained(golden, 40)
+    assert model.term_names == [
+        "loss",
+        "energy_distance",
+        "weight_decay",
+        "gradient_norm",
+    ]
+    # Graders mark 0, 2 and 4 columns. The best single outline, of 2, has
+    # 2 (1 + 0 + 1/2) / 3 - 2 (1 + 1 + 1/2) / 9 = .44.
+    assert np.mean(distances[-5:]) < 0.3 < 0.6 < distances[0]
+    posterior = {id(v) for v in model.posterior_net.trainable_variables}
+    assert posterior
+    for old, new in zip(before.trainable_variables, model.trainable_variables):
+        changed = np.any(old.numpy() != new.numpy())
+        assert changed == (id(new) not in posterior), new.name
+
+
+@pytest.mark.parametrize("name", ["unet", "dropout_unet", "m_heads"])
+def test_several_graders_count_like_as_many_batches(name, batch):
+    model = models.build(tiny.network(name=name, num_heads=3), 3)
+    graders = tf.stack([batch["labels"], 1 - batch["labels"]], axis=1)
+    together = model.objective({**batch, "labels": graders}, seeds.root(0))
+    alone = [
+        model.objective({**batch, "labels": graders[:, g]}, seeds.root(0))
+        for g in range(2)
+    ]
+    for term, value in together.items():
+        expected = np.mean([terms[term] for terms in alone])
+        assert float(value) == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_shift_moves_the_probability_from_which_on_a_pixel_is_foreground():
+    model = models.build(tiny.network(name="m_heads", num_heads=3), 0)
+    image = tf.random.stateless_uniform([1, 16, 16, 1], [1, 2])
+    before = model.sample(image, 3, seeds.root(0)).numpy()
+    with model.foreground_shifted(np.log(3.0)):
+        shifted = model.sample(image, 3, seeds.root(0)).numpy()
+    np.testing.assert_allclose(shifted[..., 0], before[..., 0], atol=1e-6)
+    probabilities = tf.nn.softmax(before).numpy()[..., 1]
+    np.testing.assert_array_equal(shifted.argmax(-1), probabilities > 0.25)
+    after = model.sample(image, 3, seeds.root(0)).numpy()
+    np.testing.assert_array_equal(after, before)
+
+
+def _gradient_step(batch, **settings):
+    """Returns the change of all weights in a step of rate 1, and the logged norm."""
+    model = models.build(tiny.network(), 1)
+    model.compile(tf.keras.optimizers.SGD(1.0), **settings)
+    before = [variable.numpy() for variable in model.trainable_variables]
+    norm = float(model.train_step(batch)["gradient_norm"])
+    after = [variable.numpy() for variable in model.trainable_variables]
+    return np.concatenate([(a - b).ravel() for a, b in zip(after, before)]), norm
+
+
+def test_long_gradients_are_cut_and_short_ones_are_not(batch):
+    free, norm = _gradient_step(batch)
+    assert np.linalg.norm(free) == pytest.approx(norm, rel=1e-3)
+    cut, logged = _gradient_step(batch, gradient_clip_norm=norm / 4)
+    assert logged == pytest.approx(norm, rel=1e-6)  # The log has the norm before.
+    np.testing.assert_allclose(cut, free / 4, atol=1e-5 * norm)
+    same, _ = _gradient_step(batch, gradient_clip_norm=norm * 4)
+    np.testing.assert_allclose(same, free, atol=1e-6 * norm)
+
+
+class _Misnamed(SegmentationModel):
+    """A model whose layer has the word "kernel" in its name."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.conv = tf.keras.layers.Conv2D(2, 1, name="kernel_map")
+
+    def fit_terms(self, shared, batch, seed, kl_weight):
+        return {"loss": 0.0 * tf.reduce_sum(self.conv(shared))}
+
+    def sample(self, image, num_samples, seed):
+        return tf.repeat(self.conv(image)[:, None], num_samples, axis=1)
+
+
+def test_kernels_decay_and_biases_do_not_whatever_their_names(batch):
+    model = _Misnamed(tiny.network())
+    model.initialize()
+    model.compile(tf.keras.optimizers.SGD(1.0), weight_decay=0.25)
+    model.conv.kernel.assign(tf.fill([1, 1, 1, 2], 4.0))
+    model.conv.bias.assign([2.0, 2.0])
+    terms = model.train_step(batch)
+    assert float(terms["weight_decay"]) == pytest.approx(0.25 * (16 + 16) / 2)
+    np.testing.assert_allclose(model.conv.kernel, np.full([1, 1, 1, 2], 3.0))
+    np.testing.assert_array_equal(model.conv.bias, [2.0, 2.0])
+
+
+@pytest.mark.parametrize("golden", GOLDENS, ids=lambda golden: golden.name)
+def test_every_convolution_decays(golden):
+    model = golden.build(1)
+    model.compile(tf.keras.optimizers.SGD(0.0), weight_decay=2.0)
+    kernels = [v for v in model.trainable_variables if v.name.endswith("kernel:0")]
+    biases = [v for v in model.trainable_variables if v.name.endswith("bias:0")]
+    assert len(kernels) == len(biases) == len(model.trainable_variables) / 2
+    expected = sum(float(tf.reduce_sum(kernel**2)) for kernel in kernels)
+    found = model._weight_decay_loss(model.trainable_variables)
+    assert float(found) == pytest.approx(expected, rel=1e-5)
