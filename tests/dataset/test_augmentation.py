@@ -402,7 +402,7 @@ def test_the_notice_of_tensorflow_addons_is_not_shown():
     )
     code = (
         "import sys, numpy as np\n"
-        "from tf_probunet import augmentation\n"
+        "from tf_probunet.dataset import augmentation\n"
         "assert 'tensorflow_addons' not in sys.modules\n"
         "grid = np.zeros((2, 2, 2), np.float32)\n"
         "augmentation.sample_image(np.zeros((4, 4, 1), np.float32), grid)\n"

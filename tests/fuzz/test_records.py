@@ -82,7 +82,7 @@ def _write_picture(data_dir, name: str, picture: bytes) -> None:
     message.features.feature[name].bytes_list.value[0] = picture
     with tf.io.TFRecordWriter(str(data_dir / SHARD)) as writer:
         writer.write(message.SerializeToString())
-    datasets.vouch(data_dir, SHARD)
+    datasets.vouch(data_dir, SHARD, 1)
 
 
 def _picture(side: int, kind: str) -> bytes:

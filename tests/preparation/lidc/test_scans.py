@@ -169,7 +169,7 @@ def test_reasons_are_told_when_no_slice_can_be_read(tmp_path):
     with pytest.raises(
         ValueError,
         match=r"found none among 2 files; 2 problems: 2 x unreadable "
-        r"file \(an empty file, expected DICOM\)$",
+        r"file, the first a.dcm \(an empty file, expected DICOM\)$",
     ):
         scans.find_scans(tmp_path)
 
