@@ -102,7 +102,11 @@ def holding(
 def _made(directory: pathlib.Path) -> Iterator[None]:
     """Makes a directory; what was made and is empty at the end is removed again."""
     missing = [p for p in (directory, *directory.parents) if not p.exists()]
-    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:  # As a file.
+        code = errno.ENOTDIR
+        raise NotADirectoryError(code, os.strerror(code), str(directory)) from error
     try:
         yield
     finally:
