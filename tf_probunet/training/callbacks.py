@@ -105,8 +105,8 @@ class Checkpoints(StepCallback):
     def save(self) -> None:
         """Saves the current step, unless it has been saved.
 
-        A checkpoint is never overwritten. If the run were killed or the disk were full,
-        neither the old nor the new one would be left.
+        A checkpoint is never overwritten. A kill or a full disk in the middle of that
+        would leave neither the old nor the new one.
         """
         if self.step == self._saved:
             return
