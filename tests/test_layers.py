@@ -30,13 +30,13 @@ _ALLOWED = {
     "training": _METRICS
     | {"seeds", "dataset", "models", "figures", "artifacts", "training"},
     "artifacts": _BASE | {"artifacts"},
-    "export": _BASE | {"seeds", "models", "training", "artifacts", "export"},
+    "export": _BASE | {"seeds", "imaging", "models", "training", "artifacts", "export"},
     "metrics": _METRICS,
     "evaluation": _METRICS | {"evaluation"},
     "figures": _METRICS | {"evaluation", "figures", _AFTER_EXPORT},
 }
 # Whatever comes after the export knows no model: the SavedModel is all it sees.
-_BEFORE_EXPORT = {"models", "training", "export", "commands"}
+_BEFORE_EXPORT = {"preparation", "models", "training", "export", "commands"}
 # These read SavedModels, unlike the metrics and figures beside them.
 _READ_SAVED_MODELS = {
     f"{_PACKAGE}.evaluation.evaluate",

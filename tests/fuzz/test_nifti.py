@@ -12,7 +12,7 @@ from helpers.mutations import mutate
 
 from tf_probunet import limits
 from tf_probunet.imaging import read_nifti
-from tf_probunet.predict.config import CropConfig
+from tf_probunet.imaging.crop_config import CropConfig
 from tf_probunet.predict.read_inputs import read_inputs
 
 nibabel = pytest.importorskip("nibabel")

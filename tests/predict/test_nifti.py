@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from helpers import dicom_writer
 
-from tf_probunet.predict.config import CropConfig, PredictConfig
+from tf_probunet.imaging.crop_config import CropConfig
+from tf_probunet.predict.config import PredictConfig
 from tf_probunet.predict.predict import predict
 from tf_probunet.predict.read_inputs import read_inputs
 

@@ -18,10 +18,12 @@ from helpers.threshold_model import probability
 
 from tf_probunet import limits
 from tf_probunet.evaluation import sources
+from tf_probunet.imaging.crop_config import CropConfig
 from tf_probunet.imaging.input_image import InputImage
-from tf_probunet.predict import grid, sampling
+from tf_probunet.imaging.resampling import resample
 from tf_probunet.predict import predict as predict_lib
-from tf_probunet.predict.config import CropConfig, PredictConfig
+from tf_probunet.predict import sampling
+from tf_probunet.predict.config import PredictConfig
 from tf_probunet.predict.prediction import model_input
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -415,7 +417,7 @@ def test_an_original_camera_frame_is_reduced_as_in_the_preparation(
     assert summary["model_resolution"]["shape"] == [height // 4, width // 4]
     drawn = street_model.module.sample(_blocks(pixels[part])[None], 4, 5)
     probabilities = [
-        grid.resample(p, (height, width)) for p in drawn["probabilities"][0].numpy()
+        resample(p, (height, width)) for p in drawn["probabilities"][0].numpy()
     ]
     maps = np.load(out / "x" / "maps.npz")
     np.testing.assert_allclose(

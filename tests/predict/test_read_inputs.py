@@ -8,7 +8,7 @@ import pydicom
 import pytest
 from helpers import dicom_writer, png
 
-from tf_probunet.predict.config import CropConfig
+from tf_probunet.imaging.crop_config import CropConfig
 from tf_probunet.predict.read_inputs import read_inputs
 
 

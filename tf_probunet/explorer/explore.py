@@ -5,7 +5,7 @@ from __future__ import annotations
 from tf_probunet import files
 from tf_probunet.artifacts import saved_model
 from tf_probunet.explorer import page, scene
-from tf_probunet.predict.config import CropConfig
+from tf_probunet.imaging.crop_config import CropConfig
 
 
 def explore(

@@ -12,8 +12,8 @@ import tensorflow as tf
 from tf_probunet import files
 from tf_probunet.artifacts.saved_model import LoadedModel
 from tf_probunet.dataset import cityscapes_labels, input_pipeline, records
+from tf_probunet.imaging.crop_config import CropConfig
 from tf_probunet.predict import sampling
-from tf_probunet.predict.config import CropConfig
 from tf_probunet.predict.prediction import check_extent, model_input
 from tf_probunet.predict.read_inputs import read_inputs
 

@@ -10,6 +10,7 @@ from typing import Any
 from tf_probunet import __version__, files
 from tf_probunet.config import NATIVE_LIDC_MM, Config
 from tf_probunet.dataset import cityscapes_labels
+from tf_probunet.imaging import windows
 
 RESULTS_NAME = "results.json"
 
@@ -73,12 +74,7 @@ def model_card(
         scores: of an evaluation, as `read_scores` gives them, or None.
     """
     counts = ", ".join(f"{n} {split}" for split, n in dataset["counts"].items())
-    low, high = config.data.window_low, config.data.window_high
-    values = (
-        f"Hounsfield units, {low:g} to {high:g} mapped to 0..1 and clipped"
-        if dataset["intensity"] == "hu"
-        else "8-bit values divided by 255"
-    )
+    values = windows.describe(dataset["intensity"], config.data)
     is_lidc = dataset["name"].startswith("lidc")
     classes = dataset["class_names"]
     maps = f"{dataset['num_graders']} label maps per image"

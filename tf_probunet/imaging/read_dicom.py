@@ -10,8 +10,8 @@ import numpy as np
 import pydicom
 
 from tf_probunet.imaging import dicom
+from tf_probunet.imaging.crop_config import CropConfig
 from tf_probunet.imaging.input_image import Geometry, InputImage
-from tf_probunet.predict.config import CropConfig
 
 _PREAMBLE = 128
 _MAX_LISTED = 8

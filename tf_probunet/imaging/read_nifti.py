@@ -13,8 +13,8 @@ import numpy as np
 
 from tf_probunet import limits
 from tf_probunet.damage import reason
+from tf_probunet.imaging.crop_config import CropConfig
 from tf_probunet.imaging.input_image import Geometry, InputImage
-from tf_probunet.predict.config import CropConfig
 
 SUFFIXES = (".nii", ".nii.gz")
 

@@ -9,8 +9,8 @@ import PIL.Image
 import PIL.ImageSequence
 
 from tf_probunet import arrays, damage, files, limits
+from tf_probunet.imaging.crop_config import CropConfig
 from tf_probunet.imaging.input_image import InputImage
-from tf_probunet.predict.config import CropConfig
 
 PICTURE_SUFFIXES = (".png", ".tif", ".tiff", ".jpg", ".jpeg")
 _FORMATS = ["PNG", "TIFF", "JPEG"]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from tf_probunet.preparation.lidc.crops import resampling_weights
+from tf_probunet.imaging.resampling import area_weights, linear_weights, resample
 
 # Files may say that a pixel has any size: no image gets longer sides than this, which
 # is far more than fits into memory.
@@ -208,39 +208,6 @@ def region_around(
         for c, s, n in zip(center, (height, width), image_shape)
     )
     return Region(row, col, height, width)
-
-
-def linear_weights(size: int, length: int) -> np.ndarray:
-    """Returns [size, length]: linear interpolation along an axis.
-
-    Where pixels grow, the triangle of weights is widened so that none is skipped.
-    """
-    return resampling_weights(0, size, length / size, length)[0]
-
-
-def area_weights(size: int, length: int) -> np.ndarray:
-    """Returns [size, length]: the share of each old pixel in each new one."""
-    edges = np.arange(size + 1)[:, None] * (length / size)
-    pixels = np.arange(length)
-    shared = np.minimum(edges[1:], pixels + 1) - np.maximum(edges[:-1], pixels)
-    return shared.clip(0) * (size / length)
-
-
-def resample(
-    values: np.ndarray,
-    shape: tuple[int, int],
-    weights: Callable[[int, int], np.ndarray] = linear_weights,
-) -> np.ndarray:
-    """Resamples [H, W, C] to [*shape, C]; the outer edges coincide."""
-    if values.shape[:2] == tuple(shape):
-        return values
-    rows, cols = (
-        weights(size, length).astype(np.float32)
-        for size, length in zip(shape, values.shape[:2])
-    )
-    # One axis after the other: [h, H] x [H, W, C], then [w, W] x [h, W, C].
-    half = np.tensordot(rows, values, axes=(1, 0))
-    return np.tensordot(half, cols, axes=(1, 1)).transpose(0, 2, 1)
 
 
 def _part(

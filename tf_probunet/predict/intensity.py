@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from tf_probunet.artifacts.saved_model import LoadedModel
+from tf_probunet.imaging.crop_config import CropConfig
 from tf_probunet.imaging.input_image import InputImage
-from tf_probunet.predict.config import CropConfig
+from tf_probunet.imaging.windows import apply_window, training_window
 
 # Where tissue lies between black and white, at least, in pictures.
 _TISSUE = 0.75
@@ -38,17 +39,18 @@ def normalise(
         ValueError: the values are not what the model was trained on.
     """
     check_values(image, model, crop)
-    data = model.data
-    if model.dataset["intensity"] == "hu":
-        low, high = data.window_low, data.window_high
+    intensity = model.dataset["intensity"]
+    if intensity == "hu":
+        window = training_window(intensity, model.data)
     elif crop.window_numbers is not None:
-        low, high = crop.window_numbers
+        window = crop.window_numbers
     elif crop.window is not None or is_rescaled(image, model, crop):
-        low, high = pixels.min(), pixels.max()
+        window = pixels.min(), pixels.max()
+    elif image.values == "float":
+        window = 0.0, 1.0
     else:
-        low, high = (0.0, 1.0) if image.values == "float" else (0.0, 255.0)
-    scaled = (pixels - low) / max(high - low, np.finfo(np.float32).tiny)
-    return scaled.clip(0.0, 1.0).astype(np.float32)
+        window = training_window(intensity, model.data)
+    return apply_window(pixels, *window)
 
 
 def fit_channels(image: InputImage, model: LoadedModel) -> np.ndarray:

@@ -9,9 +9,10 @@ from typing import Any
 from tf_probunet import exchange, files, locks
 from tf_probunet.artifacts import saved_model
 from tf_probunet.imaging import read_nifti
+from tf_probunet.imaging.crop_config import CropConfig
 from tf_probunet.imaging.input_image import InputImage
 from tf_probunet.predict import picture, write_dicom_seg, write_nifti, write_png
-from tf_probunet.predict.config import CropConfig, PredictConfig
+from tf_probunet.predict.config import PredictConfig
 from tf_probunet.predict.prediction import (
     Prediction,
     check_extent,

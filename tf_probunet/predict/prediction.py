@@ -10,9 +10,11 @@ import numpy as np
 
 from tf_probunet import limits
 from tf_probunet.artifacts.saved_model import LoadedModel
+from tf_probunet.imaging.crop_config import CropConfig
 from tf_probunet.imaging.input_image import InputImage
+from tf_probunet.imaging.resampling import resample
 from tf_probunet.predict import grid, intensity, sampling
-from tf_probunet.predict.config import CropConfig, PredictConfig
+from tf_probunet.predict.config import PredictConfig
 from tf_probunet.predict.hypotheses import Hypothesis, group
 
 # How far a size may be off where the model's resolution is a rough one: its training
@@ -165,7 +167,7 @@ def predict_image(
     return Prediction(
         image=image,
         grid=planned,
-        shown=grid.resample(prepared.shown, planned.region.shape).clip(0, 1),
+        shown=resample(prepared.shown, planned.region.shape).clip(0, 1),
         labels=labels,
         mean=mean,
         entropy=_entropy(mean),

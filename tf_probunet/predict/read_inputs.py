@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from tf_probunet.imaging import read_dicom, read_nifti, read_picture
+from tf_probunet.imaging.crop_config import CropConfig
 from tf_probunet.imaging.input_image import InputImage
-from tf_probunet.predict.config import CropConfig
 
 _EXPECTED = "DICOM, NIfTI (.nii, .nii.gz), PNG, TIFF, JPEG or NumPy (.npy)"
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tf_probunet import seeds
 from tf_probunet.artifacts.saved_model import LoadedModel
-from tf_probunet.predict.grid import resample
+from tf_probunet.imaging.resampling import resample
 from tf_probunet.predict.tiles import tiles
 
 # The prior sees larger images at a lower resolution, so that its memory is bounded.
