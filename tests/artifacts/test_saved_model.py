@@ -56,7 +56,9 @@ def test_somebody_elses_saved_model(tmp_path):
         lambda x: 2 * x, input_signature=[tf.TensorSpec([], tf.float32)]
     )
     tf.saved_model.save(module, str(tmp_path / "m"))
-    with pytest.raises(ValueError, match="without assets/config.json, expected one of"):
+    with pytest.raises(
+        ValueError, match="without assets/config.json, expected one wri"
+    ):
         saved_model.load(tmp_path / "m")
 
 

@@ -61,7 +61,6 @@ def model_card(
     config: Config,
     dataset: dict[str, Any],
     metadata: dict[str, Any],
-    validation: dict[str, Any] | None,
     scores: dict[str, Any] | None = None,
 ) -> str:
     """Returns the card as Markdown.
@@ -69,8 +68,8 @@ def model_card(
     Args:
         config: of the run.
         dataset: description of the training data.
-        metadata: of the SavedModel: model, signatures, parameters.
-        validation: scores of the exported checkpoint, or None.
+        metadata: of the SavedModel: model, signatures, sizes, parameters, and the
+            validation's scores of the exported checkpoint if there are any.
         scores: of an evaluation, as `read_scores` gives them, or None.
     """
     counts = ", ".join(f"{n} {split}" for split, n in dataset["counts"].items())
@@ -91,13 +90,13 @@ Made by tf_probunet {__version__}. {metadata["parameters"]:,} parameters.
 - **Data**: {dataset["name"]} ({counts}), {len(classes)} classes
   ({", ".join(classes)}), {maps}; fingerprint `{dataset["fingerprint"]}`.
 - **Input**: `image` [B, H, W, {config.model.image_channels}] float32 in 0..1
-  ({values}); height and width are multiples of {metadata["size_divisor"]}.
+  ({values}). {_sizes(metadata)}
 - **Signatures**: {", ".join(f"`{name}`" for name in metadata["signatures"])}.
 - **Network**: {_network(config, metadata)}.
 - **Training**: {_training(config)}; all settings in `config.json`.
-- **Validation**: {_validation(config, metadata, validation)}
+- **Validation**: {_validation(config, metadata)}
 
-{_score_section(scores, validation) if scores else ""}{_LIDC if is_lidc else ""}\
+{_score_section(scores, metadata) if scores else ""}{_LIDC if is_lidc else ""}\
 ## Intended use and limits
 
 {_STREET_LIMITS if config.data.task == "switched" else _LIMITS}
@@ -221,6 +220,21 @@ def _without_places(command: str, path: pathlib.Path) -> str:
     )
 
 
+def _sizes(metadata: dict[str, Any]) -> str:
+    """Says which heights and widths an image may have."""
+    sees, frame = metadata["sees"], metadata["frame"]
+    if sees is None:
+        return (
+            f"Height and width are multiples of {metadata['size_divisor']}, and the "
+            "network sees all of the image."
+        )
+    return (
+        f"Give whole frames of at least {sees} x {sees} pixels; {frame} x {frame} were "
+        f"scored. The network sees the middle {sees} x {sees}; labels and "
+        "probabilities of the rest are background."
+    )
+
+
 def _network(config: Config, metadata: dict[str, Any]) -> str:
     model = config.model
     text = (
@@ -255,9 +269,8 @@ def _training(config: Config) -> str:
     return text
 
 
-def _validation(
-    config: Config, metadata: dict[str, Any], validation: dict[str, Any] | None
-) -> str:
+def _validation(config: Config, metadata: dict[str, Any]) -> str:
+    validation = metadata.get("validation")
     if "members" in metadata:
         return _member_scores(metadata["members"])
     if not validation:
@@ -287,7 +300,7 @@ def _member_scores(members: list[dict[str, Any]]) -> str:
     )
 
 
-def _score_section(scores: dict[str, Any], validation: dict[str, Any] | None) -> str:
+def _score_section(scores: dict[str, Any], metadata: dict[str, Any]) -> str:
     counts = sorted(scores["ged"], key=int)
     titles = {"ged": "squared energy distance", "floor": "floor (a perfect model)"}
     rows = [["samples", *counts]] + [
@@ -313,7 +326,7 @@ def _score_section(scores: dict[str, Any], validation: dict[str, Any] | None) ->
             f" Hungarian-matched IoU with {counts[-1]} samples: "
             f"{_bounds(scores['hungarian_iou'])}."
         )
-    if data["split"] == "val" and validation:
+    if data["split"] == "val" and metadata.get("validation"):
         text += (
             " The checkpoint was chosen by images of this split, so that the scores "
             "are a little too good."
