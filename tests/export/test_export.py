@@ -300,7 +300,7 @@ def test_metadata_and_card_say_what_the_network_sees(framed):
     model = load(framed)
     assert (model.metadata["sees"], model.metadata["frame"]) == (16, 24)
     card = (framed / "assets" / "README.md").read_text("utf-8")
-    assert "at least 16 x 16 pixels; 24 x 24 were" in card
+    assert "at least 16 x 16 pixels (frames of 24 x 24 were" in card
     assert "The network sees the middle 16 x 16" in card
 
 

@@ -88,7 +88,7 @@ def test_the_card_of_a_model_of_streets(run):
     assert "24 classes\n  (road, sidewalk, building, wall" in card
     assert "bicycle, sidewalk 2, person 2, car 2, vegetation 2, road 2)" in card
     assert "5 classes flipped at random to a new one each, 32 modes per imag" in card
-    assert "other cameras" in card and "crops of the whole image" not in card
+    assert "other\ncameras" in card and "crops of the whole image" not in card
     assert not re.search("scanner|medical|diagnosis|label maps per image", card)
 
 

@@ -29,7 +29,7 @@ LIST_TRIES = 60
 _LOADER = """
 import json, pathlib, random, sys
 from helpers.mutations import mutate, mutate_in_place
-from tf_probunet import checksums, saved_model
+from tf_probunet.artifacts import saved_model
 path, first, behind = pathlib.Path(sys.argv[1]), *map(int, sys.argv[3:])
 graph = path / "saved_model.pb"
 whole = pathlib.Path(sys.argv[2]).read_bytes()

@@ -25,7 +25,7 @@ def test_numbers():
 
 def test_the_end_of_a_range_is_not_included():
     assert list(CropConfig(slice="1:3").choose(3, about="x")) == [1, 2]
-    message = "has 3 slices, so that slice 3 .* expected 0 to 2; a range ends before"
+    message = "has 3 slices and no slice 3; expected 0 to 2; a range ends before"
     with pytest.raises(ValueError, match=message):
         CropConfig(slice="1:4").choose(3, about="x")
     fields = {field.name: field for field in dataclasses.fields(CropConfig)}
@@ -41,10 +41,10 @@ def test_the_end_of_a_range_is_not_included():
         ({"region": "1,2,3"}, "region is '1,2,3', expected 4 whole numbers"),
         ({"center": "1,b"}, "center is '1,b', expected 2 whole numbers"),
         ({"center": "367 318"}, "'367 318', expected 2 whole numbers such as 210,300$"),
-        ({"slice": "5:x"}, r"a range as 10:20 \(10 to 19\)"),
+        ({"slice": "5:x"}, r"a range such as 10:20 \(10 to 19\)"),
         ({"slice": "5", "z_mm": 1.0}, "slice 5 and z_mm 1.0 are given, expected one"),
         ({"z_mm": float("nan")}, "z_mm is nan, expected a height in mm"),
-        ({"spacing_mm": "0,1"}, "expected two sizes over 0"),
+        ({"spacing_mm": "0,1"}, "expected two sizes above 0"),
         ({"spacing_mm": "nan,1"}, "spacing_mm is 'nan,1'"),
         ({"window": "5,5"}, "expected low,high with low below high"),
         ({"region": "1,2,3,4", "center": "1,2"}, "region is 1,2,3,4 and center 1,2"),

@@ -46,7 +46,9 @@ def test_slices_are_chosen(tmp_path):
     (only,) = _read(tmp_path / "scan", slice="2")
     assert only.name == "scan_002" and only.pixels[0, 0, 0] == -300
     assert len(_read(tmp_path / "scan", slice="1:4")) == 3
-    with pytest.raises(ValueError, match="has 4 slices, so that slice 4 is none"):
+    with pytest.raises(
+        ValueError, match="has 4 slices and no slice 4; expected 0 to 3"
+    ):
         _read(tmp_path / "scan", slice="4")
 
 
@@ -100,7 +102,7 @@ def test_a_slice_by_its_instance_number(tmp_path):
     ):
         _read(tmp_path / "scan", instance_number=9)
     np.save(tmp_path / "a.npy", np.zeros((4, 4)))
-    with pytest.raises(ValueError, match=r"a\.npy: no DICOM series, which alone"):
+    with pytest.raises(ValueError, match=r"a\.npy: not a DICOM series; only those have an inst"):
         _read(tmp_path / "a.npy", instance_number=1)
 
 
@@ -113,7 +115,9 @@ def test_a_slice_by_its_height(tmp_path):
     ):
         _read(tmp_path / "scan", z_mm=95.7)
     np.save(tmp_path / "a.npy", np.zeros((4, 4)))
-    with pytest.raises(ValueError, match=r"a\.npy: its heights are not known"):
+    with pytest.raises(
+        ValueError, match=r"a\.npy: the heights of its slices are not known"
+    ):
         _read(tmp_path / "a.npy", z_mm=1)
 
 

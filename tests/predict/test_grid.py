@@ -127,7 +127,5 @@ def test_region_around_a_pixel():
 
 @pytest.mark.parametrize("numbers", [(0, 0, 9, 4), (-1, 0, 4, 4), (0, 0, 0, 4)])
 def test_region_outside(numbers):
-    with pytest.raises(
-        ValueError, match="expected one inside of the image's 8x8 pixels"
-    ):
+    with pytest.raises(ValueError, match="expected one inside the image's 8x8 pixels"):
         grid.Region(*numbers).check_inside((8, 8), "x.png")

@@ -22,7 +22,7 @@ _LIDC = """## Training data and licence
 - **Licence** of the data: Creative Commons Attribution 3.0 Unported (CC BY 3.0),
   <https://creativecommons.org/licenses/by/3.0/>. The weights were made from crops of it;
   no image of it is in this directory. The software is under Apache-2.0.
-- **Citation**: who uses the model should cite the data.
+- **Citation**: if you use the model, please cite the data.
 
 > Armato III, S. G., McLennan, G., Bidaut, L., McNitt-Gray, M. F., Meyer, C. R., Reeves, A. P., et al. (2015). Data From LIDC-IDRI. The Cancer Imaging Archive. https://doi.org/10.7937/K9/TCIA.2015.LO9QL9SX
 >
@@ -33,17 +33,17 @@ _LIDC = """## Training data and licence
 """  # noqa: E501
 
 _LIMITS = """\
-For research on segmentation under ambiguity. It is no medical device, and its samples
-are no diagnosis. It has only seen crops like those it was trained on; on other
-scanners, resolutions or regions its samples and their frequencies may be wrong without
+For research on segmentation under ambiguity. This is no medical device, and its samples
+are no diagnosis. The model has only seen crops like those it was trained on. On other
+scanners, resolutions or regions, its samples and their frequencies may be wrong without
 any sign."""
 
 _STREET_LIMITS = """\
 For research on segmentation under ambiguity. The new classes are made up: which of them
-a sample shows is chance, by design, and says nothing about the street. It is not made
-for driving. It has only seen frames like those it was trained on; with other cameras,
-resolutions, cities or weather its samples and their frequencies may be wrong without
-any sign."""
+a sample shows is random by design, and says nothing about the street. The model is not
+made for driving. It has only seen frames like those it was trained on. With other
+cameras, resolutions, cities or weather, its samples and their frequencies may be wrong
+without any sign."""
 
 _RESULTS = {"ged": [dict], "protocol": [dict], "data": [dict], "model": [dict]}
 _PROTOCOL = {"image_size": [list], "statistic": [str], "limit": [int]}
@@ -104,15 +104,15 @@ Made by tf_probunet {__version__}. {metadata["parameters"]:,} parameters.
 
 
 def read_scores(path: files.Path) -> dict[str, Any]:
-    """Reads what a card says of an evaluation.
+    """Reads the scores of an evaluation for a card.
 
     Args:
         path: an `out_dir` of `run/evaluate.py`, or its `results.json`.
 
     Returns:
         A JSON object: `ged`, `floor` and `hungarian_iou` with their intervals, `data`,
-        `protocol`, the `model` that was scored, and the `command` without the places
-        of files.
+        `protocol`, the `model` that was scored, and the `command` without the
+        directories of files.
 
     Raises:
         FileNotFoundError: there are no results.
@@ -156,7 +156,7 @@ def read_scores(path: files.Path) -> dict[str, Any]:
 
 
 def _resampled(results: dict[str, Any], path: pathlib.Path) -> str:
-    """Returns what the intervals resample; older results do not say: groups."""
+    """Returns what the intervals resample. Older results do not say it: groups."""
     intervals = results["protocol"].get("intervals", {})
     found = intervals.get("resampled", "groups") if type(intervals) is dict else None
     if found not in ("groups", "images"):
@@ -189,7 +189,7 @@ def _check_distances(name: str, by_count: Any, path: pathlib.Path) -> None:
 
 
 def _check_bounds(name: str, value: Any, path: pathlib.Path) -> None:
-    """Checks for a mean within its interval; there is none for a single group."""
+    """Checks that a mean lies in its interval. A single group has no interval."""
     is_object = isinstance(value, dict)
     bounds = [value.get(k) for k in ("low", "mean", "high")] if is_object else []
     known = [bound for bound in bounds if bound is not None]
@@ -229,9 +229,9 @@ def _sizes(metadata: dict[str, Any]) -> str:
             "network sees all of the image."
         )
     return (
-        f"Give whole frames of at least {sees} x {sees} pixels; {frame} x {frame} were "
-        f"scored. The network sees the middle {sees} x {sees}; labels and "
-        "probabilities of the rest are background."
+        f"Give whole frames of at least {sees} x {sees} pixels (frames of {frame} x "
+        f"{frame} were scored). The network sees the middle {sees} x {sees}; labels "
+        "and probabilities of the rest are background."
     )
 
 
@@ -288,7 +288,7 @@ def _validation(config: Config, metadata: dict[str, Any]) -> str:
 
 
 def _member_scores(members: list[dict[str, Any]]) -> str:
-    """Says who the members are, and how each does alone."""
+    """Describes the members and the score of each alone."""
     seeds = ", ".join(str(member["seed"]) for member in members)
     text = f"{len(members)} members, trained alike with the seeds {seeds}"
     if any(member["validation"] is None for member in members):
@@ -328,8 +328,8 @@ def _score_section(scores: dict[str, Any], metadata: dict[str, Any]) -> str:
         )
     if data["split"] == "val" and metadata.get("validation"):
         text += (
-            " The checkpoint was chosen by images of this split, so that the scores "
-            "are a little too good."
+            " The checkpoint was chosen by images of this split, so the scores are a "
+            "little too good."
         )
     table = "\n".join(lines)
     return f"## Scores\n\n{table}\n\n{text}\n\n    {scores['command']}\n\n"
@@ -344,14 +344,15 @@ def _bounds(value: dict[str, Any]) -> str:
 def _lidc_limits(config: Config, dataset: dict[str, Any]) -> str:
     preparation, frame = dataset["preparation"], config.data.frame_size
     limits = [
-        "It expects a lesion in the middle of "
+        "The model expects a lesion in the middle of "
         + (f"a crop of {frame} x {frame} pixels" if frame else "the image")
-        + " and finds none by itself."
+        + " and does not find lesions by itself."
     ]
     if config.data.crop_jitter_px:
         limits.append(
-            "In training the lesion was moved away from there by at most "
-            f"{config.data.crop_jitter_px} pixels: place the crop with care."
+            "In training, the lesion was at most "
+            f"{config.data.crop_jitter_px} pixels away from the middle: place the crop "
+            "with care."
         )
     spacing = preparation.get("spacing_mm")
     if spacing is None and preparation.get("format") == "png_slices":
@@ -367,7 +368,7 @@ def _lidc_limits(config: Config, dataset: dict[str, Any]) -> str:
     if preparation.get("format") == "png_slices":
         limits.append(
             "Each crop was rescaled to its own least and largest value before it "
-            "became 8-bit: the same tissue has other values in another crop."
+            "became 8-bit, so the same tissue has other values in another crop."
         )
     limits.append(
         "The patients were selected for research; they are no screening population."

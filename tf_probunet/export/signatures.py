@@ -1,4 +1,4 @@
-"""What a model offers as functions of plain tensors, with their inputs checked."""
+"""The functions of a SavedModel: plain tensors in and out, with checked inputs."""
 
 from __future__ import annotations
 
@@ -146,11 +146,11 @@ class Signatures:
         return segmentations(self.model.sample(image, num_samples, image_seeds))
 
     def _mean(self, image, num_samples, seed):
-        """Mean and entropy over samples, and one segmentation to stand for all."""
+        """Mean and entropy over samples, and one segmentation to represent them."""
         image = self._checked_image(image)
         num_samples, image_seeds = _checked_draw(image, num_samples, seed)
         if isinstance(self.model, ProbUNet):
-            # The prior's mean is decoded with the samples: the U-Net runs once.
+            # The prior's mean is decoded with the samples, so the U-Net runs once.
             prior = self.model.prior(image)
             z = self.model.sample_latents(prior, num_samples, image_seeds)
             z = tf.concat([prior.mean()[:, None], z], axis=1)  # [B, 1 + S, L]
@@ -180,7 +180,7 @@ class Signatures:
         return segmentations(self.model.decode_in_chunks(self.model.features(image), z))
 
     def _features(self, image):
-        """What f_comb joins with a latent: the U-Net's last feature map."""
+        """The U-Net's last feature map, which f_comb joins with a latent."""
         return {"features": self.model.features(self._checked_image(image))}
 
     def _log_likelihood(self, image, labels, num_samples, seed):
@@ -230,7 +230,7 @@ class Signatures:
         )
 
     def _checked_labels(self, image: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-        """Checks that there is a label of a class for each pixel."""
+        """Checks that each pixel has the label of a class."""
         config = self.model.config
         fits = tf.reduce_all(tf.equal(tf.shape(labels), tf.shape(image)[:3]))
         message = tf.strings.format(
@@ -253,8 +253,8 @@ def image_seeds(seed: tf.Tensor, batch_size: tf.Tensor) -> tf.Tensor:
     """Returns a seed int32[B, 2] for each image.
 
     Args:
-        seed: one number for the batch (image b then gets its own by its place b), or
-            [B] numbers, one for each image.
+        seed: one number for the batch, from which each image gets its own by its
+            position; or [B] numbers, one for each image.
         batch_size: B.
     """
     given = tf.reshape(seed, [-1])
@@ -271,7 +271,7 @@ def image_seeds(seed: tf.Tensor, batch_size: tf.Tensor) -> tf.Tensor:
 def segmentations(logits: tf.Tensor) -> Outputs:
     """Returns labels [B, S, H, W] and probabilities [B, S, H, W, K] of logits."""
     if logits.shape[-1] == 2:
-        # The softmax of two classes is a sigmoid. Reductions over so short an axis
+        # The softmax of two classes is a sigmoid. Reductions over such a short axis
         # would take as long as f_comb itself.
         difference = logits - tf.reverse(logits, [-1])
         return {
@@ -322,7 +322,7 @@ def _moments(distribution: Any) -> Outputs:
 def _checked(
     tensor: tf.Tensor, *checks: tuple[tf.Tensor, str | tf.Tensor]
 ) -> tf.Tensor:
-    """Returns the tensor once all conditions hold; the message of one that does not."""
+    """Returns the tensor if all conditions hold, and fails with a message otherwise."""
     for condition, message in checks:
         check = tf.debugging.Assert(condition, [message])
         with tf.control_dependencies([check]):

@@ -1,4 +1,4 @@
-"""Which slices and which part of an image are looked at, as a user asks for them."""
+"""Which slices, and which part of an image, the user wants."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-# How far a slice may lie from --z_mm: half of the thickest slices of a CT.
+# How far a slice may be from --z_mm: half the thickness of the thickest CT slices.
 _MAX_OFF_MM = 5.0
 
 
@@ -17,49 +17,49 @@ def _field(default: Any, text: str, **limits: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class CropConfig:
-    """Which part of which images is looked at, and how it is made to fit the model."""
+    """Selects slices and a part of them, and says how they are made to fit a model."""
 
     slice: str | None = _field(
         None,
-        "of a series or volume, counted from 0: one slice such as 12, or a range such "
+        "slices of a series or volume, counted from 0: one such as 12, or a range such "
         "as 10:20 (slices 10 to 19: the end is not included)",
     )
     instance_number: int | None = _field(
-        None, "of a DICOM series: the slice with this InstanceNumber"
+        None, "the slice of a DICOM series with this InstanceNumber"
     )
     z_mm: float | None = _field(
-        None, "of a DICOM series or NIfTI volume: the slice nearest to this height"
+        None, "the slice of a DICOM series or NIfTI volume nearest to this height"
     )
     series: str | None = _field(
-        None, "SeriesInstanceUID, or its end, where a folder holds several CT series"
+        None, "SeriesInstanceUID, or its end, if a folder holds several CT series"
     )
     region: str | None = _field(
         None, "row,col,height,width: the part of the image to segment, in its pixels"
     )
     center: str | None = _field(
         None,
-        "row,col: segment a crop around this pixel, of the size that the model was "
-        "scored with (of which the network may see only the middle)",
+        "row,col: segment a crop around this pixel. It has the size that the model was "
+        "scored with; the network may see only its middle",
     )
     whole: bool = _field(
         False,
-        "segment whole slices and series also with a model of crops around a lesion",
+        "segment whole slices and series, even with a model of crops around a lesion",
     )
     pad: bool = _field(
-        False, "mirror the image at its border where its size does not fit the model"
+        False, "mirror the image at its border if its size does not fit the model"
     )
     spacing_mm: str | None = _field(
-        None, "height,width of a pixel in mm, where the file does not say"
+        None, "height,width of a pixel in mm, if the file does not say"
     )
     window: str | None = _field(
         None,
-        "for models trained on 8-bit pictures: low,high that become black and white, "
-        "or minmax of the region; the default for crops where the model's own were "
-        "made so",
+        "for models trained on 8-bit pictures: low,high become black and white, or "
+        "minmax: those of the region. The default is minmax for crops if the training "
+        "crops were made so",
     )
 
     def __post_init__(self) -> None:
-        """Checks what can be checked without an image."""
+        """Checks everything that needs no image."""
         if self.region is not None and self.center is not None:
             raise ValueError(
                 f"region is {self.region} and center {self.center}, expected one only"
@@ -80,17 +80,17 @@ class CropConfig:
 
     @property
     def cuts(self) -> bool:
-        """Whether a part of the image is asked for."""
+        """Whether the user wants a part of the image."""
         return self.region is not None or self.center is not None
 
     @property
     def slices(self) -> tuple[int, int] | None:
-        """The first slice and the one behind the last, or None for all."""
+        """The first slice and the one after the last, or None for all."""
         return None if self.slice is None else _slices("slice", self.slice)
 
     @property
     def chooses(self) -> bool:
-        """Whether certain slices are asked for."""
+        """Whether the user wants certain slices."""
         return not (self.slice is self.instance_number is self.z_mm is None)
 
     def choose(
@@ -102,14 +102,14 @@ class CropConfig:
         heights_mm: Sequence[float] = (),
         instance_numbers: Sequence[int] = (),
     ) -> range:
-        """Returns which slices of a file or series are asked for.
+        """Returns the slices of a file or series that the user wants.
 
         Args:
-            number: of slices there.
+            number: of slices in the file or series.
             about: the file or series, for error messages.
-            what: they are called.
-            heights_mm: of the slices, where known.
-            instance_numbers: of the slices, where they have some.
+            what: the word for slices in error messages.
+            heights_mm: of the slices, if known.
+            instance_numbers: of the slices, if they have any.
 
         Raises:
             ValueError: there is no such slice.
@@ -118,14 +118,14 @@ class CropConfig:
             return _only(_nearest(self.z_mm, heights_mm, about))
         if self.instance_number is not None:
             return _only(_numbered(self.instance_number, instance_numbers, about))
-        first, behind = self.slices or (0, number)
-        if behind > number:
+        first, end = self.slices or (0, number)
+        if end > number:
             raise ValueError(
-                f"{about}: has {number} {what}, so that slice {behind - 1} is none of "
-                f"them; expected 0 to {number - 1}"
-                + ("; a range ends before its end" if behind > first + 1 else "")
+                f"{about}: has {number} {what} and no slice {end - 1}; expected 0 to "
+                f"{number - 1}"
+                + ("; a range ends before its end" if end > first + 1 else "")
             )
-        return range(first, behind)
+        return range(first, end)
 
     @property
     def region_numbers(self) -> tuple[int, ...] | None:
@@ -146,7 +146,7 @@ class CropConfig:
 
     @property
     def window_numbers(self) -> tuple[float, float] | None:
-        """Low and high; None for the region's own, or where none is given."""
+        """Low and high; None for those of the region, or if no window is given."""
         return None if self.window is None else _window("window", self.window)
 
 
@@ -166,15 +166,15 @@ def _whole(name: str, text: str, count: int) -> tuple[int, ...]:
 
 
 def _slices(name: str, text: str) -> tuple[int, int]:
-    first, colon, behind = text.partition(":")
+    first, colon, end = text.partition(":")
     try:
         low = int(first)
-        high = int(behind) if colon else low + 1
+        high = int(end) if colon else low + 1
     except ValueError:
         low, high = 0, 0
     if not 0 <= low < high:
         raise ValueError(
-            f"{name} is {text!r}, expected a number or a range as 10:20 (10 to 19)"
+            f"{name} is {text!r}, expected a number or a range such as 10:20 (10 to 19)"
         )
     return low, high
 
@@ -185,7 +185,9 @@ def _only(index: int) -> range:
 
 def _nearest(z_mm: float, heights_mm: Sequence[float], about: str) -> int:
     if not len(heights_mm):
-        raise ValueError(f"{about}: its heights are not known, expected no --z_mm")
+        raise ValueError(
+            f"{about}: the heights of its slices are not known, expected no --z_mm"
+        )
     index = min(range(len(heights_mm)), key=lambda i: abs(heights_mm[i] - z_mm))
     if abs(heights_mm[index] - z_mm) > _MAX_OFF_MM:
         raise ValueError(
@@ -200,7 +202,9 @@ def _numbered(wanted: int, instance_numbers: Sequence[int], about: str) -> int:
     if len(found) == 1:
         return found[0]
     if not instance_numbers:
-        raise ValueError(f"{about}: no DICOM series, which alone has instance_number")
+        raise ValueError(
+            f"{about}: not a DICOM series; only those have an instance_number"
+        )
     raise ValueError(
         f"{about}: {len(found)} slices have the instance_number {wanted}, expected "
         f"one; they are {min(instance_numbers)} to {max(instance_numbers)}"
@@ -210,7 +214,7 @@ def _numbered(wanted: int, instance_numbers: Sequence[int], about: str) -> int:
 def _spacing(name: str, text: str) -> tuple[float, float]:
     height, width = _numbers(name, text, 2, float, "two sizes such as 0.7,0.7")
     if min(height, width) <= 0:
-        raise ValueError(f"{name} is {text!r}, expected two sizes over 0")
+        raise ValueError(f"{name} is {text!r}, expected two sizes above 0")
     return height, width
 
 

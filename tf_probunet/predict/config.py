@@ -1,4 +1,4 @@
-"""What is predicted, from what and how. Nothing here imports TensorFlow."""
+"""Settings of a prediction. Importing them does not import TensorFlow."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ SHIPPED_MODEL = "data/pretrained/lidc_cpu"
 
 
 def model_path(given: str | None, root: pathlib.Path) -> pathlib.Path:
-    """Returns the SavedModel to use: the one that is given, or the shipped one.
+    """Returns the SavedModel to use: the given one, or the shipped one.
 
     Args:
-        given: by the user; None or empty for the shipped one.
+        given: the user's; None or empty for the shipped one.
         root: of the repository.
 
     Raises:
-        FileNotFoundError: none is given, and the shipped one is not there.
+        FileNotFoundError: none is given, and the shipped one does not exist.
     """
     if given:
         return pathlib.Path(given)
@@ -41,16 +41,14 @@ class PredictConfig:
     """How many samples are drawn, and how they are written."""
 
     num_samples: int = _field(16, "segmentations per image")
-    seed: int = _field(0, "of the samples; the same for every image")
+    seed: int = _field(0, "seed of the samples, the same for every image")
     output_format: str = _field(
         "auto",
-        "of the label maps; auto: that of the input (PNG for DICOM where highdicom "
+        "format of the label maps; auto: that of the input (PNG for DICOM if highdicom "
         "is not installed)",
         choices=OUTPUT_FORMATS,
     )
-    group_iou: float = _field(
-        0.7, "samples whose IoU is at least this are one hypothesis"
-    )
+    group_iou: float = _field(0.7, "samples with at least this IoU are one hypothesis")
     tile_size: int = _field(
         512, "larger images are segmented in tiles of this height and width"
     )
