@@ -31,13 +31,14 @@ _ALLOWED = {
     | {"seeds", "dataset", "models", "figures", "artifacts", "training"},
     "artifacts": _BASE | {"artifacts", "results"},
     "results": _BASE,
-    "export": _BASE | {"seeds", "models", "training", "artifacts", "results", "export"},
+    "export": _BASE
+    | {"seeds", "imaging", "models", "training", "artifacts", "results", "export"},
     "metrics": _METRICS,
     "evaluation": _METRICS | {"results", "evaluation"},
     "figures": _METRICS | {"results", "evaluation", "figures", _AFTER_EXPORT},
 }
 # Whatever comes after the export knows no model: the SavedModel is all it sees.
-_BEFORE_EXPORT = {"models", "training", "export", "commands"}
+_BEFORE_EXPORT = {"preparation", "models", "training", "export", "commands"}
 # These read SavedModels, unlike the metrics and figures beside them.
 _READ_SAVED_MODELS = {
     f"{_PACKAGE}.evaluation.evaluate",

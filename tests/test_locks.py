@@ -209,13 +209,14 @@ def _evaluate(path):
 
 
 def _predict(path):
+    from tf_probunet.imaging.crop_config import CropConfig
     from tf_probunet.predict import config, predict
 
     predict.predict(
         model_path="x",
         inputs=["x"],
         out_dir=path,
-        crop=config.CropConfig(),
+        crop=CropConfig(),
         config=config.PredictConfig(),
     )
 

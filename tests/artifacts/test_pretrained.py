@@ -11,6 +11,7 @@ import sys
 import numpy as np
 import PIL.Image
 import pytest
+import tensorflow as tf
 from helpers import real_data
 
 from tf_probunet.artifacts import saved_model
@@ -95,6 +96,7 @@ def test_says_how_its_pictures_were_made(model):
     assert model.is_lidc and model.has_rescaled_images
     assert model.dataset["intensity"] == "uint8"
     assert (model.data.eval_size, model.data.frame_size) == (64, 128)
+    assert (model.metadata["sees"], model.metadata["frame"]) == (64, 128)
 
 
 def test_samples_depend_on_the_seed_alone(model):
@@ -117,6 +119,35 @@ def test_samples_of_a_disc(model):
     np.testing.assert_allclose(probabilities.sum(-1), 1, atol=1e-5)
     lesion = probabilities[..., 1].mean(axis=0)
     assert lesion[inside].mean() > 3 * lesion[~inside].mean()
+
+
+def test_samples_are_those_of_the_first_export(model, path):
+    """Sums of the lesion's probabilities by the graph that the weights came with."""
+    if path.name != "lidc_cpu":
+        pytest.skip(f"{path.name} was exported once")
+    expected = [210.935, 218.455, 212.149, 189.843, 200.476, 210.649, 223.88, 220.184]
+    expected += [225.153, 200.845, 223.872, 223.894, 236.268, 198.429, 234.333, 189.628]
+    drawn = model.module.sample(_disc()[0], 16, 0)["probabilities"].numpy()
+    np.testing.assert_allclose(drawn[0, ..., 1].sum((1, 2)), expected, rtol=1e-4)
+
+
+def test_whole_frames_get_the_samples_that_are_scored(model, path):
+    size = model.metadata["frame"]
+    frames = np.random.default_rng(0).random((2, size, size, 1), np.float32)
+    frames[1, 32:96, 32:96] = _disc()[0]
+    drawn = sources.SavedModel(path, seed=3).draw(["a", "b"], frames, 16).labels
+    for key, frame, expected in zip("ab", frames, drawn):
+        seed = [sources.image_seed(3, key)]
+        outputs = model.module.sample(frame[None], 16, seed)
+        np.testing.assert_array_equal(outputs["labels"][0], expected)
+    assert drawn[1].any()
+
+
+def test_values_of_8_bits_are_refused(model):
+    frames = np.full((1, 128, 128, 1), 200, np.uint8)
+    message = "values from 200 to 200, expected 0 to 1: 8-bit values divided by 255"
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        model.module.sample(frames)
 
 
 def test_is_the_default_of_the_command(path, tmp_path):

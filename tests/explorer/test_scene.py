@@ -9,7 +9,7 @@ import pytest
 
 from tf_probunet.config import DataConfig
 from tf_probunet.explorer import page, scene
-from tf_probunet.predict.config import CropConfig
+from tf_probunet.imaging.crop_config import CropConfig
 
 _SETTINGS = {"num_samples": 3, "seed": 5}
 

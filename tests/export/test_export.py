@@ -1,146 +1,25 @@
-"""SavedModels: what they compute, where they load, and how they are written."""
+"""How SavedModels are written: whole or not at all, with all that describes them."""
 
 import concurrent.futures
 import json
 import pathlib
 import re
-import subprocess
-import sys
+import shutil
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers import run_dirs, serving_json, tiny
+from helpers import run_dirs
 
 from tf_probunet.artifacts import checksums
+from tf_probunet.artifacts.saved_model import load
 from tf_probunet.config import Config, DataConfig
-from tf_probunet.dataset.cityscapes_labels import TRAIN_CLASS_NAMES
-from tf_probunet.evaluation import evaluate
+from tf_probunet.evaluation import evaluate, sources
 from tf_probunet.export import export
-from tf_probunet.export.model_card import model_card, read_scores
 from tf_probunet.export.signatures import Signatures
 from tf_probunet.training.run_dir import RunDir
 
 IMAGE = run_dirs.images(2, 8, 6, 1)
-LABELS = np.random.default_rng(1).integers(0, 2, (2, 8, 6), np.int32)
-Z = np.random.default_rng(2).normal(size=(2, 3, 2)).astype(np.float32)
-DOCS = pathlib.Path(__file__).parents[1] / "docs" / "serving.md"
-
-CALLS = {
-    "sample": {"image": IMAGE, "num_samples": 4, "seed": [5, 6]},
-    "mean": {"image": IMAGE, "num_samples": 4, "seed": 5},
-    "prior": {"image": IMAGE},
-    "posterior": {"image": IMAGE, "labels": LABELS},
-    "decode": {"image": IMAGE, "z": Z},
-    "features": {"image": IMAGE},
-    "log_likelihood": {
-        "image": IMAGE,
-        "labels": LABELS,
-        "num_samples": 4,
-        "seed": [5, 6],
-    },
-}
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory, phantom_dir):
-    path = tmp_path_factory.mktemp("runs") / "run"
-    run_dirs.make_run(path, phantom_dir)
-    return path
-
-
-@pytest.fixture(scope="module")
-def saved_model(run):
-    return export.export_run(run, run.parent / "saved_model")
-
-
-@pytest.fixture(scope="module")
-def loaded(saved_model):
-    return tf.saved_model.load(str(saved_model))
-
-
-@pytest.fixture(scope="module")
-def functions(run):
-    """The functions before they are made graphs, of the weights in the checkpoint."""
-    graphs = Signatures(RunDir(run).load_model()).functions()
-    return {name: graph.python_function for name, graph in graphs.items()}
-
-
-def _assert_close(outputs, expected):
-    assert sorted(outputs) == sorted(expected)
-    for name, value in expected.items():
-        np.testing.assert_allclose(outputs[name], value, atol=1e-5, err_msg=name)
-
-
-@pytest.mark.parametrize("name", CALLS)
-def test_loaded_functions_and_signatures_compute_what_the_model_does(
-    loaded, functions, name
-):
-    expected = functions[name](**CALLS[name])
-    _assert_close(getattr(loaded, name)(**CALLS[name]), expected)
-    signature = loaded.signatures["serving_default" if name == "sample" else name]
-    tensors = {k: tf.constant(v) for k, v in CALLS[name].items()}
-    _assert_close(signature(**tensors), expected)
-
-
-def test_the_exported_weights_are_the_checkpoints(loaded):
-    expected = run_dirs.tiny_model().trainable_variables
-    assert len(loaded.weights) == len(expected)
-    for weights, variable in zip(loaded.weights, expected):
-        np.testing.assert_array_equal(weights, variable)
-
-
-def test_number_and_seed_are_optional_in_python(loaded):
-    expected = loaded.sample(IMAGE, 16, 0)
-    _assert_close(loaded.sample(IMAGE), expected)
-    assert np.abs(loaded.sample(IMAGE, 16, 1)["labels"] - expected["labels"]).any()
-
-
-def test_bad_inputs_are_still_named_after_loading(loaded):
-    with pytest.raises(tf.errors.InvalidArgumentError, match="nearest are 6 x 6 and"):
-        loaded.sample(IMAGE[:, :7])
-
-
-@pytest.fixture(scope="module")
-def without_package(saved_model, tmp_path_factory):
-    """What a process that can't import the package computes of `IMAGE`."""
-    code = """
-import sys
-sys.modules["tf_probunet"] = None
-import numpy as np, tensorflow as tf
-from tensorflow.python.tools import saved_model_cli
-path, directory = sys.argv[1:]
-loaded = tf.saved_model.load(path)
-outputs = loaded.sample(np.load(directory + "/image.npy"), 4, [5, 6])
-np.savez(directory + "/loaded.npz", **{k: v.numpy() for k, v in outputs.items()})
-try:
-    import tf_probunet
-except ImportError:
-    print("no such package")
-sys.argv = ["saved_model_cli", "run", "--dir", path, "--tag_set", "serve"]
-sys.argv += ["--signature_def", "serving_default", "--outdir", directory]
-sys.argv += ["--inputs", f"image={directory}/image.npy"]
-saved_model_cli.main()
-"""
-    directory = tmp_path_factory.mktemp("without_package")
-    np.save(directory / "image.npy", IMAGE)
-    command = [sys.executable, "-c", code, str(saved_model), str(directory)]
-    result = subprocess.run(command, check=True, capture_output=True, text=True)
-    assert result.stdout.startswith("no such package")
-    return directory
-
-
-def test_loads_and_samples_alike_in_another_process(without_package, loaded):
-    outputs = dict(np.load(without_package / "loaded.npz"))
-    _assert_close(outputs, loaded.sample(IMAGE, 4, [5, 6]))
-
-
-def test_saved_model_cli_runs_the_serving_graph_on_an_image_alone(
-    without_package, loaded
-):
-    names = ("labels", "probabilities")
-    outputs = {name: np.load(without_package / f"{name}.npy") for name in names}
-    _assert_close(outputs, loaded.sample(IMAGE))
 
 
 def test_assets_say_what_the_model_is(run, saved_model):
@@ -170,133 +49,11 @@ def test_assets_say_what_the_model_is(run, saved_model):
         "max_samples": None,
         "is_stochastic": True,
         "size_divisor": 2,
+        "sees": None,
+        "frame": None,
         "parameters": parameters,
+        "validation": run_dirs.BEST,
     }
-
-
-def test_the_model_card_names_data_scores_and_limits(saved_model):
-    card = (saved_model / "assets" / "README.md").read_text()
-    for text in (
-        "# prob_unet trained on phantom",
-        "24 train, 8 val, 8 test",
-        "background, lesion",
-        "-1000 to 400 mapped to 0..1",
-        "multiples of 2",
-        "`decode`, `features`, `log_likelihood`",
-        "Squared energy distance 0.2500",
-        "at step 7",
-        "no medical device",
-    ):
-        assert text in card
-
-
-def _lidc_card(run, data, scores=None, **preparation):
-    config = Config(model=tiny.network(beta=10.0), data=data)
-    dataset = {**RunDir(run).dataset(), "name": "lidc_x", "preparation": preparation}
-    metadata = {
-        "model": "prob_unet",
-        "parameters": 1234,
-        "size_divisor": 2,
-        "signatures": ["prior", "serving_default"],
-    }
-    return model_card(config, dataset, metadata, None, scores)
-
-
-def test_the_card_of_a_model_of_lidc(run):
-    data = DataConfig(crop_size=64, eval_size=64, scored_size=128)
-    card = _lidc_card(run, data, format="png_slices")
-    for text in (
-        "Creative Commons Attribution 3.0 Unported (CC BY 3.0)",
-        "https://doi.org/10.7937/K9/TCIA.2015.LO9QL9SX",
-        "4 channels at the first of 2 scales, 1 convolutions per block",
-        "latent dimensions: 2, beta: 10.",
-        "240000 steps of 32 images, crops of 64, learning rate 0.0001",
-        "frames of 128, of which the network sees the middle 64",
-        "a lesion in the middle of a crop of 128 x 128 pixels",
-        "`run/predict.py` assumes 0.7 mm, and resamples images that say they differ",
-        "rescaled to its own least and largest value",
-    ):
-        assert text in card
-    source = (DOCS.parents[1] / "data" / "README.md").read_text("utf-8")
-    citations = re.findall(r"^> .*\d{4}.*$", card, re.MULTILINE)
-    assert len(citations) == 3
-    assert all(citation in source for citation in citations)
-
-
-def test_the_card_says_how_the_data_of_lidc_was_prepared(run):
-    card = _lidc_card(run, DataConfig(), format="dicom", spacing_mm=0.5)
-    assert "a crop of 128 x 128 pixels" in card
-    assert "resampled to pixels of 0.5 mm" in card
-    assert "rescaled" not in card
-
-
-def test_the_card_of_a_model_of_streets(run):
-    dataset = {
-        **RunDir(run).dataset(),
-        "name": "cityscapes",
-        "class_names": list(TRAIN_CLASS_NAMES),
-        "num_graders": 1,
-        "intensity": "uint8",
-    }
-    metadata = {
-        "model": "prob_unet",
-        "parameters": 1234,
-        "size_divisor": 2,
-        "signatures": ["prior", "serving_default"],
-    }
-    config = Config(model=tiny.network(), data=DataConfig(task="switched", crop_size=0))
-    card = model_card(config, dataset, metadata, None)
-    assert "24 classes\n  (road, sidewalk, building, wall" in card
-    assert "bicycle, sidewalk 2, person 2, car 2, vegetation 2, road 2)" in card
-    assert "5 classes flipped at random to a new one each, 32 modes per imag" in card
-    assert "other cameras" in card and "crops of the whole image" not in card
-    assert not re.search("scanner|medical|diagnosis|label maps per image", card)
-
-
-def test_the_card_says_what_the_intervals_resample(run, results, tmp_path):
-    def resample_images(content):
-        content["protocol"]["intervals"]["resampled"] = "images"
-
-    def say_nothing(content):
-        del content["protocol"]["intervals"]
-
-    def say_something_else(content):
-        content["protocol"]["intervals"] = {"resampled": "cities"}
-
-    for edit, word in ((resample_images, "image"), (say_nothing, "group")):
-        found = read_scores(_edited(results, tmp_path / "edited", edit))
-        card = _lidc_card(run, DataConfig(), scores=found)
-        assert f"[95 % intervals by {word}.]" in card
-    with pytest.raises(ValueError, match="'cities'}, expected resampled groups or im"):
-        read_scores(_edited(results, tmp_path / "edited", say_something_else))
-
-
-def test_the_card_says_that_pixels_of_unknown_size_are_left_alone(run):
-    card = _lidc_card(run, DataConfig(), format="crops")
-    assert "Pixels have the scan's own size; crops must not be resampled." in card
-
-
-def test_other_cards_do_not_speak_of_lidc(saved_model):
-    card = (saved_model / "assets" / "README.md").read_text("utf-8")
-    assert "LIDC" not in card and "## Scores" not in card
-    assert not (saved_model / "assets" / "scores.json").exists()
-
-
-@pytest.fixture(scope="module")
-def results(saved_model, phantom_dir):
-    """The results of an evaluation of the exported model."""
-    out_dir = saved_model.parent / "results"
-    evaluate.evaluate(
-        evaluate.EvaluationConfig(
-            data_dir=str(phantom_dir),
-            out_dir=str(out_dir),
-            saved_model=str(saved_model),
-            num_samples=(1, 4),
-            limit=4,
-            validation_split="",
-        )
-    )
-    return out_dir
 
 
 def _bounds(value):
@@ -325,19 +82,11 @@ def test_scores_on_the_card(run, saved_model, results, phantom_dir, tmp_path):
     assert checksums.fingerprint(path) != written["model"]["fingerprint"]
     loaded = tf.saved_model.load(str(path))
     original = tf.saved_model.load(str(saved_model))
-    _assert_close(loaded.sample(IMAGE), original.sample(IMAGE))
+    for name, expected in original.sample(IMAGE).items():
+        np.testing.assert_array_equal(loaded.sample(IMAGE)[name], expected)
 
 
-def _edited(results, target, edit):
-    """Copies the results with a change."""
-    content = json.loads((results / "results.json").read_text())
-    edit(content)
-    target.mkdir(exist_ok=True)
-    (target / "results.json").write_text(json.dumps(content))
-    return target
-
-
-def test_scores_survive_an_export_over_the_scored_model(run, results, tmp_path):
+def test_scores_survive_an_export_over_the_scored_model(run, edited_results, tmp_path):
     """The model that was scored may be replaced by itself with its scores, twice."""
     out = export.export_run(run, tmp_path / "out")
 
@@ -345,7 +94,7 @@ def test_scores_survive_an_export_over_the_scored_model(run, results, tmp_path):
         model = {"path": str(out), "fingerprint": checksums.fingerprint(out)}
         content["model"].update(model)
 
-    moved = _edited(results, tmp_path / "moved", point_to_it)
+    moved = edited_results(tmp_path / "moved", point_to_it)
     for _ in range(2):
         export.export_run(run, out, results=moved, overwrite=True)
         assert "## Scores" in (out / "assets" / "README.md").read_text("utf-8")
@@ -375,7 +124,10 @@ def test_scores_of_other_weights_are_refused(results, phantom_dir, tmp_path):
         (lambda r: r["ged"].update(x=r["ged"]["1"]), "ged of 'x', expected a number"),
         (lambda r: r["ged"]["1"].update(mean=None), "ged of 1 samples is"),
         (lambda r: r["ged"]["4"].update(mean=9.0), "expected a mean between low and"),
-        (lambda r: r["ged"]["4"].update(mean=float("nan")), "ged of 4 samples is"),
+        (
+            lambda r: r["ged"]["4"].update(mean=float("nan")),
+            "NaN where a finite number",
+        ),
         (lambda r: r["floor"].pop("4"), "not of the same numbers of samples"),
         (lambda r: r.update(hungarian_iou=0.5), "hungarian_iou is 0.5, expected"),
         (lambda r: r["data"].update(images=0), "images is 0, expected at least 1"),
@@ -384,21 +136,16 @@ def test_scores_of_other_weights_are_refused(results, phantom_dir, tmp_path):
         (lambda r: r.update(command="'"), "command is no command line"),
     ],
 )
-def test_bad_results_are_refused(run, results, tmp_path, edit, message):
-    bad = _edited(results, tmp_path / "bad", edit)
+def test_bad_results_are_refused(run, edited_results, tmp_path, edit, message):
+    bad = edited_results(tmp_path / "bad", edit)
     with pytest.raises((ValueError, FileNotFoundError), match=re.escape(message)):
         export.export_run(run, tmp_path / "out", results=bad)
     assert not (tmp_path / "out").exists()
 
 
-def test_scores_are_read_from_the_file_too(results, tmp_path):
-    assert read_scores(results / "results.json") == read_scores(results)
-    with pytest.raises(FileNotFoundError, match="no such results of an evaluation"):
-        read_scores(tmp_path)
-
-
 def test_a_model_without_latents_has_no_latent_signatures(tmp_path, phantom_dir):
-    run_dirs.make_run(tmp_path / "run", phantom_dir, name="m_heads", num_heads=3)
+    data = DataConfig(crop_size=16, eval_size=0)
+    run_dirs.make_run(tmp_path / "run", phantom_dir, data, name="m_heads", num_heads=3)
     path = export.export_run(tmp_path / "run", tmp_path / "saved_model")
     metadata = json.loads((path / "assets" / "metadata.json").read_text())
     loaded = tf.saved_model.load(str(path))
@@ -432,12 +179,7 @@ def test_a_failed_export_leaves_the_one_before(run, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == [before.parent]
 
 
-def test_only_savedmodels_are_replaced_and_only_if_asked(run, tmp_path, monkeypatch):
-    def write(module, path, signatures):
-        pathlib.Path(path).mkdir()
-        (pathlib.Path(path) / "saved_model.pb").write_text("new")
-
-    monkeypatch.setattr(tf.saved_model, "save", write)
+def test_only_savedmodels_are_replaced_and_only_if_asked(run, tmp_path, quick_save):
     out_dir = tmp_path / "out"
     export.export_run(run, out_dir)
     with pytest.raises(ValueError, match="out: exists already; --overwrite replaces"):
@@ -531,31 +273,92 @@ def test_missing_runs_and_checkpoints_are_named(run, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def _documented_json():
-    blocks = re.findall(r"```json\n(.*?)```", DOCS.read_text("utf-8"), re.DOTALL)
-    return [json.loads(block) for block in blocks]
+@pytest.fixture(scope="module")
+def framed(tmp_path_factory, phantom_dir):
+    """The SavedModel of a network that sees the middle 16 of frames of 24."""
+    folder = tmp_path_factory.mktemp("framed")
+    data = DataConfig(crop_size=16, eval_size=16, scored_size=24)
+    run_dirs.make_run(folder / "run", phantom_dir, data)
+    return export.export_run(folder / "run", folder / "saved_model")
 
 
-def _arrays(response):
-    """Returns the outputs by name, whichever format they came in."""
-    if "outputs" in response:
-        return {k: np.array(v) for k, v in response["outputs"].items()}
-    rows = response["predictions"]
-    return {k: np.array([row[k] for row in rows]) for k in rows[0]}
+def test_whole_frames_get_the_samples_that_are_scored(framed):
+    frames = run_dirs.images(3, 24, 24, 1)
+    module = load(framed).module
+    keys = ["a", "b", "c"]
+    drawn = sources.SavedModel(framed, seed=3).draw(keys, frames, 4, with_mean=True)
+    for i, key in enumerate(keys):
+        seed = [sources.image_seed(3, key)]
+        outputs = module.sample(frames[i : i + 1], 4, seed)
+        np.testing.assert_array_equal(outputs["labels"][0], drawn.labels[i])
+        mean = outputs["probabilities"][0].numpy().mean(axis=0)
+        np.testing.assert_array_equal(mean, drawn.mean[i])
+    assert drawn.labels.any() and not drawn.labels[..., :4, :].any()
 
 
-def test_documented_rest_requests_get_the_documented_responses(loaded):
-    documented = _documented_json()
-    assert len(documented) == 4
-    for request, expected in zip(documented[::2], documented[1::2]):
-        response = json.loads(serving_json.predict(loaded, json.dumps(request)))
-        assert sorted(response) == sorted(expected)
-        for name, values in _arrays(expected).items():
-            np.testing.assert_allclose(_arrays(response)[name], values, atol=1e-4)
+def test_metadata_and_card_say_what_the_network_sees(framed):
+    model = load(framed)
+    assert (model.metadata["sees"], model.metadata["frame"]) == (16, 24)
+    card = (framed / "assets" / "README.md").read_text("utf-8")
+    assert "at least 16 x 16 pixels (frames of 24 x 24 were" in card
+    assert "The network sees the middle 16 x 16" in card
 
 
-def test_rest_requests_must_name_all_inputs(loaded):
-    request = _documented_json()[0]
-    del request["inputs"]["seed"]
-    with pytest.raises(ValueError, match="got the inputs"):
-        serving_json.predict(loaded, json.dumps(request))
+def test_prediction_reaches_the_network_with_any_fitting_size(framed):
+    image = run_dirs.images(1, 32, 8, 1)
+    drawn = load(framed).call("sample", image, 2, 0, about="x")
+    expected = Signatures(run_dirs.tiny_model()).functions()["sample"](image, 2, 0)
+    np.testing.assert_allclose(
+        drawn["probabilities"], expected["probabilities"], atol=1e-5
+    )
+
+
+def test_misuse_is_named_after_loading(framed):
+    loaded = tf.saved_model.load(str(framed))
+    frames = run_dirs.images(1, 24, 24, 1)
+    message = (
+        "values from 1.* to 253.*, expected 0 to 1: Hounsfield units, -1000 to 400"
+    )
+    for values in (255 * frames, (255 * frames).astype(np.uint8)):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+            loaded.sample(values)
+    message = "image is 24 x 15, expected at least 16 x 16"
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        loaded.sample(frames[:, :, :15])
+
+
+def test_a_frame_without_background_is_not_filled_up(framed):
+    described = load(framed)
+    config = Config(model=described.network, data=described.data)
+    classes = {"class_names": ["road", "car"]}
+    assert export._Origin(config, described.dataset).sees == 16
+    assert export._Origin(config, {**described.dataset, **classes}).sees is None
+
+
+def test_an_export_can_be_written_once_more(run, results, tmp_path):
+    first = export.export_run(run, tmp_path / "first", results=results)
+    again = export.export_again(first, tmp_path / "again")
+    for name in ("config.json", "dataset.json", "metadata.json", "scores.json"):
+        assert (again / "assets" / name).read_text() == (
+            first / "assets" / name
+        ).read_text()
+    card = (again / "assets" / "README.md").read_text("utf-8")
+    assert card == (first / "assets" / "README.md").read_text("utf-8")
+    outputs, expected = (
+        load(path).call("sample", IMAGE, 4, 1, about="x") for path in (again, first)
+    )
+    np.testing.assert_array_equal(outputs["probabilities"], expected["probabilities"])
+    with pytest.raises(ValueError, match="again: exists already"):
+        export.export_again(first, again)
+
+
+def test_an_export_whose_weights_do_not_fit_its_network_is_refused(framed, tmp_path):
+    copy = shutil.copytree(framed, tmp_path / "copy")
+    file = copy / "assets" / "config.json"
+    content = json.loads(file.read_text())
+    content["model"]["base_channels"] = 8
+    file.write_text(json.dumps(content))
+    checksums.write(copy)
+    with pytest.raises(ValueError, match="weights that do not fit the network of its"):
+        export.export_again(copy, tmp_path / "out")
+    assert not (tmp_path / "out").exists()

@@ -169,6 +169,8 @@ NAN_IMAGE = np.where(IMAGE == IMAGE.max(), np.nan, IMAGE)
         ("posterior", (IMAGE, LABELS[:, :, :4]), "shape [2 8 4], expected [2 8 6]"),
         ("posterior", (IMAGE, LABELS + 1), "labels have values other than 0 to 1"),
         ("log_likelihood", (IMAGE, LABELS - 1), "labels have values other than 0"),
+        ("sample", (IMAGE - 0.5,), "image has values from -0."),
+        ("prior", (IMAGE * 255,), "expected 0 to 1: prepared as in training"),
         ("decode", (IMAGE, Z[:1]), "z has the shape [1 3 2] for 2 images"),
         ("decode", (IMAGE, Z[:, :0]), "z has the shape [2 0 2] for 2 images"),
         ("decode", (IMAGE, Z * np.nan), "z has values that are not finite"),
@@ -223,3 +225,86 @@ def test_more_samples_than_heads_are_refused():
     functions = Signatures(run_dirs.tiny_model(name="m_heads", num_heads=3)).functions()
     with pytest.raises(tf.errors.InvalidArgumentError, match="at most 3"):
         functions["sample"](IMAGE, 4)
+
+
+@pytest.fixture(scope="module")
+def framed(model):
+    """Functions of frames, of which the network sees the middle 4 x 4."""
+    return Signatures(model, sees=4, values="divide by 255").functions()
+
+
+# Of 9 x 6 pixels the network sees rows 2 to 5 and columns 1 to 4.
+FRAME = run_dirs.images(2, 9, 6, 1, seed=3)
+SEEN = FRAME[:, 2:6, 1:5]
+FRAME_LABELS = np.random.default_rng(4).integers(0, 2, (2, 9, 6), np.int32)
+AROUND = ((2, 3), (1, 1))
+
+
+@pytest.mark.parametrize(
+    "name, others",
+    [("sample", (3, [4, 9])), ("mean", (3, 5)), ("decode", (Z,))],
+)
+def test_maps_of_a_frame_are_background_around_what_is_seen(
+    framed, functions, name, others
+):
+    outputs, seen = framed[name](FRAME, *others), functions[name](SEEN, *others)
+    assert sorted(outputs) == sorted(seen)
+    for key, maps in seen.items():
+        if key in ("labels", "entropy"):
+            before = [(0, 0)] * (maps.shape.rank - 2)
+            expected = np.pad(maps, [*before, *AROUND])
+        else:
+            before = [(0, 0)] * (maps.shape.rank - 3)
+            expected = np.pad(maps, [*before, *AROUND, (0, 0)])
+            outside = np.pad(np.zeros((4, 4)), AROUND, constant_values=1)
+            expected[..., 0] += outside
+        np.testing.assert_array_equal(outputs[key], expected, err_msg=key)
+
+
+@pytest.mark.parametrize(
+    "name, others",
+    [
+        ("prior", ()),
+        ("features", ()),
+        ("posterior", (FRAME_LABELS,)),
+        ("log_likelihood", (FRAME_LABELS, 3, 5)),
+    ],
+)
+def test_other_outputs_are_those_of_what_is_seen(framed, functions, name, others):
+    seen = [FRAME_LABELS[:, 2:6, 1:5] if x is FRAME_LABELS else x for x in others]
+    expected = functions[name](SEEN, *seen)
+    for key, value in framed[name](FRAME, *others).items():
+        np.testing.assert_array_equal(value, expected[key])
+
+
+def test_a_frame_of_what_is_seen_is_passed_through(framed, functions):
+    outputs, expected = framed["sample"](SEEN, 3, 1), functions["sample"](SEEN, 3, 1)
+    for key, value in expected.items():
+        np.testing.assert_array_equal(outputs[key], value)
+
+
+@pytest.mark.parametrize(
+    "name, arguments, message",
+    [
+        ("sample", (FRAME[:, :3],), "image is 3 x 6, expected at least 4 x 4, of whi"),
+        ("prior", (FRAME[:, :, :3],), "image is 9 x 3, expected at least 4 x 4"),
+        ("mean", (FRAME * 255,), "expected 0 to 1: divide by 255"),
+        ("sample", (FRAME[:0],), "there is no image in the batch"),
+        ("posterior", (FRAME, LABELS), "shape [2 8 6], expected [2 9 6]"),
+        ("sample", (FRAME, 0), "num_samples is 0, expected at least 1"),
+    ],
+)
+def test_bad_frames_are_named(framed, name, arguments, message):
+    with pytest.raises(tf.errors.InvalidArgumentError) as error:
+        framed[name](*arguments)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["unet", "m_heads", "dropout_unet"])
+def test_frames_of_models_without_latents(name):
+    signatures = Signatures(run_dirs.tiny_model(name=name), sees=4)
+    outputs = signatures.functions()["sample"](FRAME, 1, 0)
+    expected = signatures.network()["sample"](SEEN, 1, 0)
+    np.testing.assert_array_equal(
+        outputs["labels"], np.pad(expected["labels"], [(0, 0), (0, 0), *AROUND])
+    )

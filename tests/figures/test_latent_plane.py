@@ -1,12 +1,14 @@
 """The latent plane of a model that is simple enough to know what it must show."""
 
 import json
+import pathlib
 
 import numpy as np
 import pytest
 from matplotlib.patches import Circle
 
 from tf_probunet.artifacts.results_dir import UnavailableError
+from tf_probunet.artifacts.saved_model_dir import Description
 from tf_probunet.config import Config, DataConfig, ModelConfig
 from tf_probunet.figures import latent_plane
 
@@ -38,8 +40,9 @@ class SquareModel:
         return {"labels": marked.astype(np.int32)}
 
 
-def settings(**model):
-    return Config(model=ModelConfig(latent_dim=3, **model))
+def settings(data=None, **model):
+    network = ModelConfig(latent_dim=3, **model)
+    return Description(pathlib.Path("m"), network, data or DataConfig(), {}, {})
 
 
 def example():
@@ -146,12 +149,9 @@ def test_window_is_a_square_around_all_masks(plane):
 def test_street_scenes_have_modes_for_graders():
     scene = np.zeros((1, SIZE, SIZE), np.int32)
     scene[:, :4] = 13  # Car and road: four modes.
-    config = Config(
-        model=ModelConfig(latent_dim=3, num_classes=24),
-        data=DataConfig(task="switched"),
-    )
+    described = settings(DataConfig(task="switched"), num_classes=24)
     shown = latent_plane.plane(
-        SquareModel(), config, {**example(), "labels": scene}, (0, 1)
+        SquareModel(), described, {**example(), "labels": scene}, (0, 1)
     )
     assert [name.split(":")[0] for name in shown.grader_names] == [
         "mode 0",
@@ -164,10 +164,27 @@ def test_street_scenes_have_modes_for_graders():
 
 def write_assets(path, signatures=("decode", "posterior", "prior"), latent_dim=3):
     (path / "assets").mkdir(parents=True)
-    metadata = {"model": "some", "signatures": list(signatures)}
-    (path / "assets/metadata.json").write_text(json.dumps(metadata))
+    (path / "saved_model.pb").touch()
+    metadata = {
+        "model": "some",
+        "signatures": list(signatures),
+        "max_samples": None,
+        "is_stochastic": True,
+        "size_divisor": 2,
+        "parameters": 0,
+    }
+    dataset = {
+        "name": "some",
+        "fingerprint": "0",
+        "class_names": ["background", "lesion"],
+        "intensity": "hu",
+        "preparation": {},
+    }
     config = Config(model=ModelConfig(latent_dim=latent_dim)).to_json()
-    (path / "assets/config.json").write_text(json.dumps(config))
+    config["training"]["of_another_version"] = 1
+    contents = {"metadata": metadata, "dataset": dataset, "config": config}
+    for name, content in contents.items():
+        (path / f"assets/{name}.json").write_text(json.dumps(content))
     return path
 
 
@@ -176,7 +193,7 @@ def planes(path, dims=(0, 1)):
 
 
 def test_models_without_a_latent_plane_are_refused(tmp_path):
-    with pytest.raises(FileNotFoundError, match="metadata.json"):
+    with pytest.raises(FileNotFoundError, match="nowhere: no such directory"):
         planes(tmp_path / "nowhere")
     with pytest.raises(UnavailableError, match="'some' has no latent space"):
         planes(write_assets(tmp_path / "a", signatures=["mean"]))

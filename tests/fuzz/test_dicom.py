@@ -23,7 +23,7 @@ from pydicom.uid import (
 
 from tf_probunet import limits
 from tf_probunet.imaging import dicom
-from tf_probunet.predict.config import CropConfig
+from tf_probunet.imaging.crop_config import CropConfig
 from tf_probunet.predict.read_inputs import read_inputs
 
 TRIES = 500

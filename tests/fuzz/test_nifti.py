@@ -12,7 +12,7 @@ from helpers.mutations import mutate
 
 from tf_probunet import limits
 from tf_probunet.imaging import read_nifti
-from tf_probunet.predict.config import CropConfig
+from tf_probunet.imaging.crop_config import CropConfig
 from tf_probunet.predict.read_inputs import read_inputs
 
 nibabel = pytest.importorskip("nibabel")
@@ -118,7 +118,7 @@ def test_notes_before_the_voxels_are_bounded(fuzz, tmp_path, kind, order):
     data = header.binaryblock + b"\1\0\0\0" + note + bytes(20 * 2**20)
     path = tmp_path / "a.nii.gz"
     error = fuzz.check_file(path, gzip.compress(data), _read, _valid)
-    assert "voxels from byte 2.09715e+07 on, expected at most 16777216" in str(error)
+    assert "voxels begin at byte 2.09715e+07, expected at most 16777216" in str(error)
 
 
 def test_a_plain_file_holds_what_it_announces(fuzz, tmp_path, seeds):

@@ -12,7 +12,7 @@ from helpers.dicom_writer import ct_message, nodule, region, square, write_serie
 import tf_probunet
 from tf_probunet import files
 from tf_probunet.evaluation import sample_files
-from tf_probunet.predict.config import CropConfig
+from tf_probunet.imaging.crop_config import CropConfig
 from tf_probunet.predict.read_inputs import read_inputs
 from tf_probunet.preparation.lidc import prepare as lidc
 

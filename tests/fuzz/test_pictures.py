@@ -15,7 +15,7 @@ from helpers.mutations import mutate, mutate_text, with_png_checksums
 
 from tf_probunet import limits
 from tf_probunet.evaluation import sample_files
-from tf_probunet.predict.config import CropConfig
+from tf_probunet.imaging.crop_config import CropConfig
 from tf_probunet.predict.read_inputs import read_inputs
 from tf_probunet.preparation import cityscapes
 from tf_probunet.preparation.lidc import pngs

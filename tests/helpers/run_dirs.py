@@ -30,11 +30,15 @@ def tiny_model(**changes: Any) -> SegmentationModel:
 
 
 def make_run(
-    path: pathlib.Path, data_dir: pathlib.Path, **changes: Any
+    path: pathlib.Path,
+    data_dir: pathlib.Path,
+    data: DataConfig | None = None,
+    **changes: Any,
 ) -> SegmentationModel:
     """Writes a run of `tiny_model` with its best checkpoint; there is no last one."""
     model = tiny_model(**changes)
-    config = Config(model=model.config, data=DataConfig(crop_size=16, eval_size=16))
+    data = data or DataConfig(crop_size=16, eval_size=16)
+    config = Config(model=model.config, data=data)
     run_dir = RunDir(path)
     run_dir.claim(config, records.read_info(data_dir))
     checkpoint = tf.train.Checkpoint(model=model)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tf_probunet.imaging.crop_config import CropConfig
 from tf_probunet.imaging.input_image import InputImage
-from tf_probunet.predict.config import CropConfig
 from tf_probunet.predict.intensity import brightened, fit_channels, normalise
 
 

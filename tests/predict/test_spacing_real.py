@@ -9,9 +9,10 @@ from helpers import real_data
 from tf_probunet.artifacts import saved_model
 from tf_probunet.evaluation.metrics import ged
 from tf_probunet.imaging import dicom
+from tf_probunet.imaging.crop_config import CropConfig
 from tf_probunet.imaging.input_image import InputImage
-from tf_probunet.predict.config import SHIPPED_MODEL, CropConfig, PredictConfig
-from tf_probunet.predict.grid import resample
+from tf_probunet.imaging.resampling import resample
+from tf_probunet.predict.config import SHIPPED_MODEL, PredictConfig
 from tf_probunet.predict.prediction import predict_image
 from tf_probunet.preparation.lidc import (
     annotation_xml,

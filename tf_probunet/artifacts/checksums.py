@@ -1,4 +1,4 @@
-"""Checksums of the files of a SavedModel, kept inside of it."""
+"""Checksums of a SavedModel's files, kept inside the SavedModel."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pathlib
 
 from tf_probunet import files
 
-# Where TensorFlow reads nothing.
+# TensorFlow reads nothing in this directory.
 NAME = "assets.extra/checksums.json"
 
 
@@ -18,9 +18,10 @@ def write(path: files.Path) -> None:
 
 
 def check(path: files.Path) -> None:
-    """Checks a SavedModel against its checksums; older exports have none.
+    """Checks a SavedModel against its checksums. Older exports have none.
 
-    TensorFlow does not survive every damaged graph: it may end the process.
+    This comes before TensorFlow reads the graph, since a damaged one may end the
+    process.
 
     Raises:
         ValueError: a file is missing or changed.
@@ -38,7 +39,7 @@ def check(path: files.Path) -> None:
 
 
 def fingerprint(path: files.Path) -> str:
-    """Returns a short name for the content of a SavedModel, card and all."""
+    """Returns a short name for the content of a SavedModel, its card included."""
     digest, path = hashlib.sha256(), pathlib.Path(path)
     for file in sorted(p for p in path.rglob("*") if p.is_file()):
         digest.update(f"{file.relative_to(path)} {files.sha256(file)}\n".encode())

@@ -9,8 +9,8 @@ import pathlib
 import time
 from collections.abc import Sequence
 
-from tf_probunet import files
 from tf_probunet.artifacts import results_dir
+from tf_probunet.artifacts.saved_model_dir import SavedModelDir
 from tf_probunet.commands.pieces import Pieces
 from tf_probunet.models import registry
 
@@ -136,8 +136,9 @@ def score(
     """
     kind = "" if many_samples is None else "_many"
     if many_samples is not None:
-        metadata = _metadata(saved_model(pieces, model))
-        if not many_samples or (metadata["max_samples"] or many_samples) < many_samples:
+        described = SavedModelDir(saved_model(pieces, model)).describe()
+        most = described.metadata["max_samples"] or many_samples
+        if not many_samples or most < many_samples:
             return None
         command = [*command, f"--num_samples={many_samples}", "--validation_split="]
     path = pieces.path / f"{model.key}{kind}_results"
@@ -167,18 +168,12 @@ def _time_samples(path: pathlib.Path, size: int, repeats: int) -> dict:
 
     from tf_probunet.artifacts import saved_model
 
-    metadata = _metadata(path)
-    config = files.read_json(path / "assets" / "config.json", "configuration")
-    count = min(16, metadata["max_samples"] or 16)
-    model = saved_model.load(path).module
-    image = tf.zeros([1, size, size, config["model"]["image_channels"]])
+    model = saved_model.load(path)
+    count = min(16, model.metadata["max_samples"] or 16)
+    image = tf.zeros([1, size, size, model.network.image_channels])
     seconds = []
     for _ in range(repeats + 2):  # The first calls make the graph ready.
         start = time.perf_counter()
-        model.sample(image, count, 0)["labels"].numpy()
+        model.functions.sample(image, count, 0)["labels"].numpy()
         seconds.append(time.perf_counter() - start)
     return {"seconds": min(seconds[2:]), "samples": count}
-
-
-def _metadata(path: pathlib.Path) -> dict:
-    return files.read_json(path / "assets" / "metadata.json", "metadata")

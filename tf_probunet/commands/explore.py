@@ -14,7 +14,8 @@ import pathlib
 from absl import flags
 
 from tf_probunet.commands import cli
-from tf_probunet.predict.config import SHIPPED_MODEL, CropConfig, model_path
+from tf_probunet.imaging.crop_config import CropConfig
+from tf_probunet.predict.config import SHIPPED_MODEL, model_path
 
 flags.DEFINE_string(
     "saved_model",
@@ -34,7 +35,7 @@ cli.define_config_flags(CropConfig)
 def main() -> None:
     values = cli.FLAGS
     crop = cli.config_from_flags(CropConfig)
-    root = pathlib.Path(__file__).resolve().parents[1]
+    root = pathlib.Path(__file__).resolve().parents[2]
     model = model_path(values.saved_model, root)
     from tf_probunet.explorer.explore import explore
 

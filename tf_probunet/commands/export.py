@@ -2,9 +2,11 @@
 
     python run/export.py --run_dir=runs/phantom_prob_unet --out_dir=runs/saved_model
     python run/export.py --members='runs/unet_*' --out_dir=runs/ensemble
+    python run/export.py --saved_model=runs/old_saved_model --out_dir=runs/saved_model
 
-The second puts U-Nets with different seeds together: n samples are n members. With
---results, an earlier export's scores by run/evaluate.py stand on the model card.
+The second puts U-Nets with different seeds together: n samples are n members. The third
+writes the SavedModel of an earlier version as this version does. With --results, an
+earlier export's scores by run/evaluate.py stand on the model card.
 """
 
 from absl import flags
@@ -13,6 +15,7 @@ from tf_probunet.commands import cli
 
 flags.DEFINE_string("run_dir", None, "a run of run/train.py")
 flags.DEFINE_string("members", None, "pattern for the runs of an ensemble, in quotes")
+flags.DEFINE_string("saved_model", None, "an earlier export, to write once more")
 flags.DEFINE_string("out_dir", None, "where to write the SavedModel")
 flags.DEFINE_enum("checkpoint", "best", ["best", "last"], "which checkpoint")
 flags.DEFINE_string(
@@ -24,16 +27,22 @@ REQUIRED = ["out_dir"]
 
 def main() -> None:
     flags_ = cli.FLAGS
-    if bool(flags_.run_dir) == bool(flags_.members):
-        raise ValueError("expected either --run_dir or --members; see --help")
+    given = [flags_.run_dir, flags_.members, flags_.saved_model]
+    if sum(map(bool, given)) != 1:
+        raise ValueError(
+            "expected one of --run_dir, --members and --saved_model; see --help"
+        )
     from tf_probunet.export import export
 
-    export_it = export.export_run if flags_.run_dir else export.export_ensemble
-    path = export_it(
-        flags_.run_dir or flags_.members,
-        flags_.out_dir,
-        checkpoint=flags_.checkpoint,
-        results=flags_.results or None,
-        overwrite=flags_.overwrite,
-    )
+    settings = {"results": flags_.results or None, "overwrite": flags_.overwrite}
+    if flags_.saved_model:
+        path = export.export_again(flags_.saved_model, flags_.out_dir, **settings)
+    else:
+        export_it = export.export_run if flags_.run_dir else export.export_ensemble
+        path = export_it(
+            flags_.run_dir or flags_.members,
+            flags_.out_dir,
+            checkpoint=flags_.checkpoint,
+            **settings,
+        )
     print(f"SavedModel: {path}")

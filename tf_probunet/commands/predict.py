@@ -12,12 +12,8 @@ import pathlib
 from absl import flags
 
 from tf_probunet.commands import cli
-from tf_probunet.predict.config import (
-    SHIPPED_MODEL,
-    CropConfig,
-    PredictConfig,
-    model_path,
-)
+from tf_probunet.imaging.crop_config import CropConfig
+from tf_probunet.predict.config import SHIPPED_MODEL, PredictConfig, model_path
 
 flags.DEFINE_string(
     "saved_model", None, f"a SavedModel of run/export.py; by default {SHIPPED_MODEL}"
@@ -32,7 +28,7 @@ REQUIRED = ["input", "out_dir"]
 def main() -> None:
     crop = cli.config_from_flags(CropConfig)
     config = cli.config_from_flags(PredictConfig)
-    root = pathlib.Path(__file__).resolve().parents[1]
+    root = pathlib.Path(__file__).resolve().parents[2]
     path = model_path(cli.FLAGS.saved_model, root)
     from tf_probunet.predict.predict import predict
 

@@ -145,7 +145,10 @@ def num_classes(info: records.DatasetInfo, config: DataConfig) -> int:
 def normalise(
     image: tf.Tensor, spec: records.DatasetSpec, config: DataConfig
 ) -> tf.Tensor:
-    """Maps stored values to 0..1: by the window for Hounsfield units, else by 255."""
+    """Maps stored values to 0..1: by the window for Hounsfield units, else by 255.
+
+    `imaging.windows` does the same in NumPy; a test compares the two.
+    """
     if spec.intensity == "hu":
         width = config.window_high - config.window_low
         return tf.clip_by_value((image - config.window_low) / width, 0.0, 1.0)

@@ -10,7 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from tf_probunet import files
-from tf_probunet.artifacts import checksums, saved_model
+from tf_probunet.artifacts import saved_model
+from tf_probunet.artifacts.saved_model_dir import SavedModelDir
 from tf_probunet.config import DataConfig
 from tf_probunet.dataset import input_pipeline, records
 from tf_probunet.evaluation import sample_files
@@ -58,7 +59,7 @@ class SavedModel:
             "name": metadata["model"],
             "source": "saved_model",
             "path": str(path),
-            "fingerprint": checksums.fingerprint(self._model.path),
+            "fingerprint": SavedModelDir(path).fingerprint(),
             "parameters": metadata["parameters"],
             "is_stochastic": metadata["is_stochastic"],
             "max_samples": metadata["max_samples"],

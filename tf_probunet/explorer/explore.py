@@ -1,11 +1,11 @@
-"""From a SavedModel and an image to the page."""
+"""Writes the page for a SavedModel and an image."""
 
 from __future__ import annotations
 
 from tf_probunet import files
 from tf_probunet.artifacts import saved_model
 from tf_probunet.explorer import page, scene
-from tf_probunet.predict.config import CropConfig
+from tf_probunet.imaging.crop_config import CropConfig
 
 
 def explore(
@@ -20,16 +20,16 @@ def explore(
     num_samples: int = 16,
     seed: int = 0,
 ) -> scene.Scene:
-    """Writes the page for an image of a data set, or for a person's own.
+    """Writes the page for an image of a data set, or for a user's own image.
 
     Args:
         model_path: the SavedModel of a Probabilistic U-Net.
         out: the HTML file.
-        data_dir: a prepared data set; or else `input_path`.
+        data_dir: a prepared data set. Give it or `input_path`.
         split: of the data set.
         key: of the image in it; None for the first.
         input_path: whatever `run/predict.py` reads.
-        crop: which part of the input.
+        crop: selects a slice, and a part of it.
         num_samples: samples to list.
         seed: of the samples.
 
@@ -37,8 +37,8 @@ def explore(
         What the page shows.
 
     Raises:
-        FileNotFoundError: model, data or input are not there.
-        ValueError: they cannot be read or do not fit each other.
+        FileNotFoundError: the model, the data or the input does not exist.
+        ValueError: they cannot be read, or do not fit each other.
     """
     if bool(data_dir) == bool(input_path):
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Writes a scene as one HTML file that needs nothing else, not even a network."""
+"""Writes a scene as a single HTML file that works offline."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _LEVELS = 2**16 - 1
 def render(scene: Scene) -> str:
     """Returns the page.
 
-    The features are rounded to 65536 levels per channel between the least and the
-    largest value of the channel: a probability can differ from the model's by some
-    1e-4, and a label only where two classes are as close.
+    The features are rounded to 65536 levels between the smallest and the largest value
+    of each channel. Probabilities differ from the model's by about 1e-4 at most, and
+    labels only where two classes are that close.
     """
     text = (_FOLDER / "page.html").read_text(encoding="utf-8")
     parts = {

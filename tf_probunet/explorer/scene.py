@@ -1,4 +1,4 @@
-"""What the page shows and computes with: one image, its features and latents."""
+"""The data of the page: one image, its features and its latents."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import tensorflow as tf
 from tf_probunet import files
 from tf_probunet.artifacts.saved_model import LoadedModel
 from tf_probunet.dataset import cityscapes_labels, input_pipeline, records
+from tf_probunet.imaging.crop_config import CropConfig
 from tf_probunet.predict import sampling
-from tf_probunet.predict.config import CropConfig
 from tf_probunet.predict.prediction import check_extent, model_input
 from tf_probunet.predict.read_inputs import read_inputs
 
 _WEIGHT = re.compile(r"(?:^|/)f_comb/conv_(\d+)/(kernel|bias)(?::0)?$")
-# How far a latent dimension is moved, in standard deviations, to see what it does.
+# How far a latent dimension is moved to see its effect, in standard deviations.
 _PROBE_SIGMA = 2.0
 
 
@@ -38,7 +38,7 @@ class Scene:
         title: what the image is called.
         image: [H, W, C] float32 in 0..1.
         features: [H, W, D] float32: the first layer of f_comb without its latent part.
-        latent_kernel: [L, D], that part.
+        latent_kernel: [L, D], the latent part.
         layers: of f_comb after the first.
         prior_mean: [L].
         prior_stddev: [L].
@@ -52,7 +52,7 @@ class Scene:
         class_names: of the labels.
         pixel_mm2: area of a pixel, None if not known.
         model: its name, and the data it was trained on.
-        notes: what was done to the image that a reader should know.
+        notes: what the user should know about the image.
     """
 
     title: str
@@ -88,7 +88,7 @@ def scene_of_record(
     Args:
         model: a Probabilistic U-Net.
         data_dir: the data set.
-        split: of it.
+        split: of the data set.
         key: of the image; None for the first.
         num_samples: samples to list.
         seed: of the samples.
@@ -127,12 +127,12 @@ def scene_of_record(
 def scene_of_file(
     model: LoadedModel, *, path: str, crop: CropConfig, num_samples: int, seed: int
 ) -> Scene:
-    """Makes the scene of a person's own image, without graders.
+    """Makes the scene of a user's own image, without graders.
 
     Args:
         model: a Probabilistic U-Net.
         path: whatever `run/predict.py` reads.
-        crop: which part of it; there must be a single slice.
+        crop: selects a single slice, and a part of it.
         num_samples: samples to list.
         seed: of the samples.
 
@@ -294,7 +294,7 @@ def _posterior_means(
 def _start(
     model: LoadedModel, image: np.ndarray, samples: np.ndarray, title: str
 ) -> int | None:
-    """Returns the sample to open on; None without a background."""
+    """Returns the sample that the page opens on; None without a background."""
     if not model.has_background:
         return None
     areas = []
@@ -313,7 +313,7 @@ def middle_sample(areas: Sequence[int]) -> int | None:
 def _telling_axes(
     model: LoadedModel, image: np.ndarray, prior: dict[str, np.ndarray], title: str
 ) -> tuple[int, int]:
-    """Returns the dimensions that change the most from -2 to 2 sigma."""
+    """Returns the two dimensions with the largest effect from -2 to 2 sigma."""
     steps = np.diag(_PROBE_SIGMA * prior["stddev"])
     z = prior["mean"] + np.concatenate([-steps, steps])  # [2 L, L]
     outputs = model.call("decode", image[None], z[None], about=title)

@@ -10,6 +10,7 @@ from tf_probunet import __version__, files
 from tf_probunet.artifacts import results_dir
 from tf_probunet.config import NATIVE_LIDC_MM, Config
 from tf_probunet.dataset import cityscapes_labels
+from tf_probunet.imaging import windows
 
 _LIDC = """## Training data and licence
 
@@ -19,7 +20,7 @@ _LIDC = """## Training data and licence
 - **Licence** of the data: Creative Commons Attribution 3.0 Unported (CC BY 3.0),
   <https://creativecommons.org/licenses/by/3.0/>. The weights were made from crops of it;
   no image of it is in this directory. The software is under Apache-2.0.
-- **Citation**: who uses the model should cite the data.
+- **Citation**: if you use the model, please cite the data.
 
 > Armato III, S. G., McLennan, G., Bidaut, L., McNitt-Gray, M. F., Meyer, C. R., Reeves, A. P., et al. (2015). Data From LIDC-IDRI. The Cancer Imaging Archive. https://doi.org/10.7937/K9/TCIA.2015.LO9QL9SX
 >
@@ -30,17 +31,17 @@ _LIDC = """## Training data and licence
 """  # noqa: E501
 
 _LIMITS = """\
-For research on segmentation under ambiguity. It is no medical device, and its samples
-are no diagnosis. It has only seen crops like those it was trained on; on other
-scanners, resolutions or regions its samples and their frequencies may be wrong without
+For research on segmentation under ambiguity. This is no medical device, and its samples
+are no diagnosis. The model has only seen crops like those it was trained on. On other
+scanners, resolutions or regions, its samples and their frequencies may be wrong without
 any sign."""
 
 _STREET_LIMITS = """\
 For research on segmentation under ambiguity. The new classes are made up: which of them
-a sample shows is chance, by design, and says nothing about the street. It is not made
-for driving. It has only seen frames like those it was trained on; with other cameras,
-resolutions, cities or weather its samples and their frequencies may be wrong without
-any sign."""
+a sample shows is random by design, and says nothing about the street. The model is not
+made for driving. It has only seen frames like those it was trained on. With other
+cameras, resolutions, cities or weather, its samples and their frequencies may be wrong
+without any sign."""
 
 # What a card says of an evaluation.
 _PROTOCOL = ("image_size", "statistic", "limit")
@@ -52,7 +53,6 @@ def model_card(
     config: Config,
     dataset: dict[str, Any],
     metadata: dict[str, Any],
-    validation: dict[str, Any] | None,
     scores: dict[str, Any] | None = None,
 ) -> str:
     """Returns the card as Markdown.
@@ -60,17 +60,12 @@ def model_card(
     Args:
         config: of the run.
         dataset: description of the training data.
-        metadata: of the SavedModel: model, signatures, parameters.
-        validation: scores of the exported checkpoint, or None.
+        metadata: of the SavedModel: model, signatures, sizes, parameters, and the
+            validation's scores of the exported checkpoint if there are any.
         scores: of an evaluation, as `read_scores` gives them, or None.
     """
     counts = ", ".join(f"{n} {split}" for split, n in dataset["counts"].items())
-    low, high = config.data.window_low, config.data.window_high
-    values = (
-        f"Hounsfield units, {low:g} to {high:g} mapped to 0..1 and clipped"
-        if dataset["intensity"] == "hu"
-        else "8-bit values divided by 255"
-    )
+    values = windows.describe(dataset["intensity"], config.data)
     is_lidc = dataset["name"].startswith("lidc")
     classes = dataset["class_names"]
     maps = f"{dataset['num_graders']} label maps per image"
@@ -87,13 +82,13 @@ Made by tf_probunet {__version__}. {metadata["parameters"]:,} parameters.
 - **Data**: {dataset["name"]} ({counts}), {len(classes)} classes
   ({", ".join(classes)}), {maps}; fingerprint `{dataset["fingerprint"]}`.
 - **Input**: `image` [B, H, W, {config.model.image_channels}] float32 in 0..1
-  ({values}); height and width are multiples of {metadata["size_divisor"]}.
+  ({values}). {_sizes(metadata)}
 - **Signatures**: {", ".join(f"`{name}`" for name in metadata["signatures"])}.
 - **Network**: {_network(config, metadata)}.
 - **Training**: {_training(config)}; all settings in `config.json`.
-- **Validation**: {_validation(config, metadata, validation)}
+- **Validation**: {_validation(config, metadata)}
 
-{_score_section(scores, validation) if scores else ""}{_LIDC if is_lidc else ""}\
+{_score_section(scores, metadata) if scores else ""}{_LIDC if is_lidc else ""}\
 ## Intended use and limits
 
 {_STREET_LIMITS if config.data.task == "switched" else _LIMITS}
@@ -101,15 +96,15 @@ Made by tf_probunet {__version__}. {metadata["parameters"]:,} parameters.
 
 
 def read_scores(path: files.Path) -> dict[str, Any]:
-    """Reads what a card says of an evaluation.
+    """Reads the scores of an evaluation for a card.
 
     Args:
         path: an `out_dir` of `run/evaluate.py`, or its `results.json`.
 
     Returns:
         A JSON object: `ged`, `floor` and `hungarian_iou` with their intervals, `data`,
-        `protocol`, the `model` that was scored, and the `command` without the places
-        of files.
+        `protocol`, the `model` that was scored, and the `command` without the
+        directories of files.
 
     Raises:
         FileNotFoundError: there are no results.
@@ -150,7 +145,7 @@ def read_scores(path: files.Path) -> dict[str, Any]:
 
 
 def _resampled(results: dict[str, Any], path: pathlib.Path) -> str:
-    """Returns what the intervals resample; older results do not say: groups."""
+    """Returns what the intervals resample. Older results do not say it: groups."""
     intervals = results["protocol"].get("intervals", {})
     found = intervals.get("resampled", "groups") if type(intervals) is dict else None
     if found not in ("groups", "images"):
@@ -173,6 +168,21 @@ def _without_places(command: str, path: pathlib.Path) -> str:
         if flag.endswith(("_dir", "_model"))
         else f"{flag}{equals}{value}"
         for flag, equals, value in parts
+    )
+
+
+def _sizes(metadata: dict[str, Any]) -> str:
+    """Says which heights and widths an image may have."""
+    sees, frame = metadata["sees"], metadata["frame"]
+    if sees is None:
+        return (
+            f"Height and width are multiples of {metadata['size_divisor']}, and the "
+            "network sees all of the image."
+        )
+    return (
+        f"Give whole frames of at least {sees} x {sees} pixels (frames of {frame} x "
+        f"{frame} were scored). The network sees the middle {sees} x {sees}; labels "
+        "and probabilities of the rest are background."
     )
 
 
@@ -210,9 +220,8 @@ def _training(config: Config) -> str:
     return text
 
 
-def _validation(
-    config: Config, metadata: dict[str, Any], validation: dict[str, Any] | None
-) -> str:
+def _validation(config: Config, metadata: dict[str, Any]) -> str:
+    validation = metadata.get("validation")
     if "members" in metadata:
         return _member_scores(metadata["members"])
     if not validation:
@@ -230,7 +239,7 @@ def _validation(
 
 
 def _member_scores(members: list[dict[str, Any]]) -> str:
-    """Says who the members are, and how each does alone."""
+    """Describes the members and the score of each alone."""
     seeds = ", ".join(str(member["seed"]) for member in members)
     text = f"{len(members)} members, trained alike with the seeds {seeds}"
     if any(member["validation"] is None for member in members):
@@ -242,7 +251,7 @@ def _member_scores(members: list[dict[str, Any]]) -> str:
     )
 
 
-def _score_section(scores: dict[str, Any], validation: dict[str, Any] | None) -> str:
+def _score_section(scores: dict[str, Any], metadata: dict[str, Any]) -> str:
     counts = sorted(scores["ged"], key=int)
     titles = {"ged": "squared energy distance", "floor": "floor (a perfect model)"}
     rows = [["samples", *counts]] + [
@@ -268,10 +277,10 @@ def _score_section(scores: dict[str, Any], validation: dict[str, Any] | None) ->
             f" Hungarian-matched IoU with {counts[-1]} samples: "
             f"{_bounds(scores['hungarian_iou'])}."
         )
-    if data["split"] == "val" and validation:
+    if data["split"] == "val" and metadata.get("validation"):
         text += (
-            " The checkpoint was chosen by images of this split, so that the scores "
-            "are a little too good."
+            " The checkpoint was chosen by images of this split, so the scores are a "
+            "little too good."
         )
     table = "\n".join(lines)
     return f"## Scores\n\n{table}\n\n{text}\n\n    {scores['command']}\n\n"
@@ -286,14 +295,15 @@ def _bounds(value: dict[str, Any]) -> str:
 def _lidc_limits(config: Config, dataset: dict[str, Any]) -> str:
     preparation, frame = dataset["preparation"], config.data.frame_size
     limits = [
-        "It expects a lesion in the middle of "
+        "The model expects a lesion in the middle of "
         + (f"a crop of {frame} x {frame} pixels" if frame else "the image")
-        + " and finds none by itself."
+        + " and does not find lesions by itself."
     ]
     if config.data.crop_jitter_px:
         limits.append(
-            "In training the lesion was moved away from there by at most "
-            f"{config.data.crop_jitter_px} pixels: place the crop with care."
+            "In training, the lesion was at most "
+            f"{config.data.crop_jitter_px} pixels away from the middle: place the crop "
+            "with care."
         )
     spacing = preparation.get("spacing_mm")
     if spacing is None and preparation.get("format") == "png_slices":
@@ -309,7 +319,7 @@ def _lidc_limits(config: Config, dataset: dict[str, Any]) -> str:
     if preparation.get("format") == "png_slices":
         limits.append(
             "Each crop was rescaled to its own least and largest value before it "
-            "became 8-bit: the same tissue has other values in another crop."
+            "became 8-bit, so the same tissue has other values in another crop."
         )
     limits.append(
         "The patients were selected for research; they are no screening population."

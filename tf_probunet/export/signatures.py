@@ -1,4 +1,4 @@
-"""What a model offers as functions of plain tensors, with their inputs checked."""
+"""The functions of a SavedModel: plain tensors in and out, with checked inputs."""
 
 from __future__ import annotations
 
@@ -15,27 +15,84 @@ DEFAULT_SAMPLES = 16
 
 Outputs = dict[str, tf.Tensor]
 
+# Functions that take label maps, and those whose outputs are maps of the frame's size.
+_TAKE_LABELS = {"posterior", "log_likelihood"}
+_GIVE_MAPS = {"sample", "mean", "decode"}
+# Values may leave 0..1 by rounding.
+_TOLERANCE = 1e-4
+
 
 class Signatures:
-    """The functions that a SavedModel of a model carries.
+    """The functions that the SavedModel of a model carries.
 
-    `seed` is a whole number, or one for each image of the batch: then an image's
-    samples do not depend on what else is in the batch. Inputs that make no sense raise
-    `tf.errors.InvalidArgumentError`, wherever the SavedModel is loaded.
+    They take whole frames. The network sees the middle of a frame, and the rest of the
+    outputs is background. `seed` is a whole number, or one for each image of the batch:
+    then an image's samples do not depend on what else is in the batch. Inputs that make
+    no sense raise `tf.errors.InvalidArgumentError`, wherever the SavedModel is loaded.
     """
 
-    def __init__(self, model: SegmentationModel) -> None:
+    def __init__(
+        self,
+        model: SegmentationModel,
+        *,
+        sees: int | None = None,
+        values: str = "prepared as in training",
+    ) -> None:
+        """Prepares the functions of a model.
+
+        Args:
+            model: with its weights.
+            sees: height and width of what the network sees of a frame. None if it sees
+                all of it, whatever its size.
+            values: how the values of an image become 0..1, for error messages.
+        """
         self.model = model
+        self.sees = sees
+        self._values = values
 
     @property
     def default_samples(self) -> int:
-        """How many samples are drawn where the caller does not say."""
+        """The number of samples if the caller does not give one."""
         if self.model.max_samples is not None:
             return min(DEFAULT_SAMPLES, self.model.max_samples)
         return DEFAULT_SAMPLES if self.model.is_stochastic else 1
 
-    def functions(self) -> dict[str, Any]:
-        """Returns the functions by name; those that make no sense are left out."""
+    def network(self) -> dict[str, Any]:
+        """Returns the functions of what the network sees, by name.
+
+        Heights and widths are multiples of the model's `size_divisor`. Functions that
+        make no sense for the model are left out.
+        """
+        return self._functions(
+            lambda name, *tensors: getattr(self, f"_{name}")(*tensors)
+        )
+
+    def functions(self, network: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Returns the functions of whole frames, by name.
+
+        Args:
+            network: as `network()` returns it, where that is saved too: the graphs are
+                shared then.
+        """
+        network = network or self.network()
+        if self.sees is None:
+            return network
+
+        def call(name: str, image: tf.Tensor, *others: tf.Tensor) -> Outputs:
+            image = self._checked_frame(image)
+            if name in _TAKE_LABELS:
+                labels, *others = others
+                labels = self._checked_labels(image, labels)
+                others = (_middle(labels, self.sees), *others)
+            outputs = network[name](_middle(image, self.sees), *others)
+            if name not in _GIVE_MAPS:
+                return outputs
+            return {key: _framed(key, maps, image) for key, maps in outputs.items()}
+
+        return self._functions(call)
+
+    def _functions(self, call: Callable[..., Outputs]) -> dict[str, Any]:
+        """Returns graphs of `call(name, image, ...)` for all functions."""
         config = self.model.config
         image = tf.TensorSpec(
             [None, None, None, config.image_channels], tf.float32, "image"
@@ -47,13 +104,25 @@ class Signatures:
         number, zero = tf.constant(self.default_samples), tf.constant(0)
 
         def sample(image, num_samples=number, seed=zero):
-            return self._sample(image, num_samples, seed)
+            return call("sample", image, num_samples, seed)
 
         def mean(image, num_samples=number, seed=zero):
-            return self._mean(image, num_samples, seed)
+            return call("mean", image, num_samples, seed)
+
+        def prior(image):
+            return call("prior", image)
+
+        def posterior(image, labels):
+            return call("posterior", image, labels)
+
+        def decode(image, z):
+            return call("decode", image, z)
+
+        def features(image):
+            return call("features", image)
 
         def log_likelihood(image, labels, num_samples=number, seed=zero):
-            return self._log_likelihood(image, labels, num_samples, seed)
+            return call("log_likelihood", image, labels, num_samples, seed)
 
         functions = {
             "sample": _function(sample, image, count, seed),
@@ -62,13 +131,13 @@ class Signatures:
         if isinstance(self.model, ProbUNet):
             z = tf.TensorSpec([None, None, config.latent_dim], tf.float32, "z")
             functions.update(
-                prior=_function(self._prior, image),
-                posterior=_function(self._posterior, image, labels),
-                decode=_function(self._decode, image, z),
+                prior=_function(prior, image),
+                posterior=_function(posterior, image, labels),
+                decode=_function(decode, image, z),
                 log_likelihood=_function(log_likelihood, image, labels, count, seed),
             )
             if config.injection == "end":
-                functions["features"] = _function(self._features, image)
+                functions["features"] = _function(features, image)
         return functions
 
     def _sample(self, image, num_samples, seed):
@@ -77,11 +146,11 @@ class Signatures:
         return segmentations(self.model.sample(image, num_samples, image_seeds))
 
     def _mean(self, image, num_samples, seed):
-        """Mean and entropy over samples, and one segmentation to stand for all."""
+        """Mean and entropy over samples, and one segmentation to represent them."""
         image = self._checked_image(image)
         num_samples, image_seeds = _checked_draw(image, num_samples, seed)
         if isinstance(self.model, ProbUNet):
-            # The prior's mean is decoded with the samples: the U-Net runs once.
+            # The prior's mean is decoded with the samples, so the U-Net runs once.
             prior = self.model.prior(image)
             z = self.model.sample_latents(prior, num_samples, image_seeds)
             z = tf.concat([prior.mean()[:, None], z], axis=1)  # [B, 1 + S, L]
@@ -111,7 +180,7 @@ class Signatures:
         return segmentations(self.model.decode_in_chunks(self.model.features(image), z))
 
     def _features(self, image):
-        """What f_comb joins with a latent: the U-Net's last feature map."""
+        """The U-Net's last feature map, which f_comb joins with a latent."""
         return {"features": self.model.features(self._checked_image(image))}
 
     def _log_likelihood(self, image, labels, num_samples, seed):
@@ -123,31 +192,48 @@ class Signatures:
         )
         return {"log_likelihood": nats}
 
+    def _checked_frame(self, image: tf.Tensor) -> tf.Tensor:
+        """Checks that frames are no smaller than what the network sees."""
+        size = tf.shape(image)[1:3]
+        message = tf.strings.format(
+            f"image is {{}} x {{}}, expected at least {self.sees} x {self.sees}, of "
+            "which the network sees the middle",
+            tf.unstack(size),
+        )
+        return _checked(image, (tf.reduce_all(size >= self.sees), message))
+
     def _checked_image(self, image: tf.Tensor) -> tf.Tensor:
-        """Checks that there are images, of a size that can be halved, and finite."""
+        """Checks that there are images, and their size and values."""
         divisor = self.model.config.size_divisor
         size = tf.shape(image)[1:3]
         smaller = tf.maximum(size // divisor, 1) * divisor
         larger = tf.maximum(-(-size // divisor), 1) * divisor
-        allowed = tf.reduce_all(tf.equal(size, larger))
-        told = tf.strings.format(
+        size_message = tf.strings.format(
             "image is {} x {}, expected a height and a width that are multiples of "
             f"{divisor}; the nearest are {{}} x {{}} and {{}} x {{}}",
             [*tf.unstack(size), *tf.unstack(smaller), *tf.unstack(larger)],
         )
-        finite = tf.reduce_all(tf.math.is_finite(image))
+        low, high = tf.reduce_min(image), tf.reduce_max(image)
+        range_message = tf.strings.format(
+            f"image has values from {{}} to {{}}, expected 0 to 1: {self._values}",
+            [low, high],
+        )
         return _checked(
             image,
             (tf.shape(image)[0] > 0, "there is no image in the batch"),
-            (allowed, told),
-            (finite, "image has values that are not finite"),
+            (tf.reduce_all(tf.equal(size, larger)), size_message),
+            (
+                tf.reduce_all(tf.math.is_finite(image)),
+                "image has values that are not finite",
+            ),
+            ((low >= -_TOLERANCE) & (high <= 1 + _TOLERANCE), range_message),
         )
 
     def _checked_labels(self, image: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-        """Checks that there is a label of a class for each pixel."""
+        """Checks that each pixel has the label of a class."""
         config = self.model.config
         fits = tf.reduce_all(tf.equal(tf.shape(labels), tf.shape(image)[:3]))
-        told = tf.strings.format(
+        message = tf.strings.format(
             "labels have the shape {}, expected {}, that of the images",
             [tf.shape(labels), tf.shape(image)[:3]],
         )
@@ -158,7 +244,7 @@ class Signatures:
             expected += f" or {config.ignore_label}"
         return _checked(
             labels,
-            (fits, told),
+            (fits, message),
             (tf.reduce_all(known), f"labels have values other than {expected}"),
         )
 
@@ -167,8 +253,8 @@ def image_seeds(seed: tf.Tensor, batch_size: tf.Tensor) -> tf.Tensor:
     """Returns a seed int32[B, 2] for each image.
 
     Args:
-        seed: one number for the batch (image b then gets its own by its place b), or
-            [B] numbers, one for each image.
+        seed: one number for the batch, from which each image gets its own by its
+            position; or [B] numbers, one for each image.
         batch_size: B.
     """
     given = tf.reshape(seed, [-1])
@@ -185,7 +271,7 @@ def image_seeds(seed: tf.Tensor, batch_size: tf.Tensor) -> tf.Tensor:
 def segmentations(logits: tf.Tensor) -> Outputs:
     """Returns labels [B, S, H, W] and probabilities [B, S, H, W, K] of logits."""
     if logits.shape[-1] == 2:
-        # The softmax of two classes is a sigmoid. Reductions over so short an axis
+        # The softmax of two classes is a sigmoid. Reductions over such a short axis
         # would take as long as f_comb itself.
         difference = logits - tf.reverse(logits, [-1])
         return {
@@ -196,6 +282,33 @@ def segmentations(logits: tf.Tensor) -> Outputs:
         "labels": tf.argmax(logits, -1, tf.int32),
         "probabilities": tf.nn.softmax(logits),
     }
+
+
+def _middle(maps: tf.Tensor, size: int) -> tf.Tensor:
+    """Cuts the middle [B, size, size, ...] out of [B, H, W, ...]."""
+    top, left = tf.unstack((tf.shape(maps)[1:3] - size) // 2)
+    return maps[:, top : top + size, left : left + size]
+
+
+def _framed(name: str, maps: tf.Tensor, image: tf.Tensor) -> tf.Tensor:
+    """Puts maps into the middle of the frame; the rest is certain background.
+
+    Args:
+        name: of the output; "labels" and "entropy" have no axis of classes.
+        maps: [..., h, w], or [..., h, w, K].
+        image: the frame [B, H, W, C].
+    """
+    has_classes = name not in ("labels", "entropy")
+    axis = maps.shape.rank - (3 if has_classes else 2)
+    missing = tf.shape(image)[1:3] - tf.shape(maps)[axis : axis + 2]
+    before = missing // 2
+    sides = tf.stack([before, missing - before], axis=1)  # [2, 2]
+    paddings = tf.pad(sides, [[axis, int(has_classes)], [0, 0]])
+    if not has_classes:
+        return tf.pad(maps, paddings)
+    # Padding by a constant per class leaves the values of the middle as they are.
+    background = tf.pad(maps[..., :1], paddings, constant_values=1)
+    return tf.concat([background, tf.pad(maps[..., 1:], paddings)], axis=-1)
 
 
 def _function(function: Callable[..., Outputs], *specs: tf.TensorSpec) -> Any:
@@ -209,7 +322,7 @@ def _moments(distribution: Any) -> Outputs:
 def _checked(
     tensor: tf.Tensor, *checks: tuple[tf.Tensor, str | tf.Tensor]
 ) -> tf.Tensor:
-    """Returns the tensor once all conditions hold; the message of one that does not."""
+    """Returns the tensor if all conditions hold, and fails with a message otherwise."""
     for condition, message in checks:
         check = tf.debugging.Assert(condition, [message])
         with tf.control_dependencies([check]):
@@ -222,22 +335,22 @@ def _checked_draw(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Checks the number of samples and returns it with a seed for each image."""
     batch_size, given = tf.shape(image)[0], tf.size(seed)
-    told = tf.strings.format("num_samples is {}, expected at least 1", [num_samples])
-    num_samples = _checked(num_samples, (num_samples >= 1, told))
-    told = tf.strings.format(
+    message = tf.strings.format("num_samples is {}, expected at least 1", [num_samples])
+    num_samples = _checked(num_samples, (num_samples >= 1, message))
+    message = tf.strings.format(
         "{} seeds for {} images, expected one for all or one for each",
         [given, batch_size],
     )
-    seed = _checked(seed, (tf.equal(given, 1) | tf.equal(given, batch_size), told))
+    seed = _checked(seed, (tf.equal(given, 1) | tf.equal(given, batch_size), message))
     return num_samples, image_seeds(seed, batch_size)
 
 
 def _checked_latents(image: tf.Tensor, z: tf.Tensor) -> tf.Tensor:
     """Checks that there are latents for each image, and that they are finite."""
     fits = tf.equal(tf.shape(z)[0], tf.shape(image)[0]) & (tf.shape(z)[1] > 0)
-    told = tf.strings.format(
+    message = tf.strings.format(
         "z has the shape {} for {} images, expected [images, samples, dimensions]",
         [tf.shape(z), tf.shape(image)[0]],
     )
     finite = tf.reduce_all(tf.math.is_finite(z))
-    return _checked(z, (fits, told), (finite, "z has values that are not finite"))
+    return _checked(z, (fits, message), (finite, "z has values that are not finite"))

@@ -1,4 +1,4 @@
-"""TensorFlow Lite files that sample segmentations on small devices."""
+"""Exports TensorFlow Lite files that sample segmentations on small devices."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def export_tflite(
     """Writes the sampling path of a run's model, and a JSON file that describes it.
 
     Args:
-        run_dir: of the training.
-        out_file: where to write; the description goes beside it, as `.json`.
-        image_size: height and width of the images; None for the evaluation's.
+        run_dir: the training run.
+        out_file: where to write. The description is written next to it, as `.json`.
+        image_size: height and width of the images; None for those of the evaluation.
         checkpoint: "best" by validation, or "last".
         float16: store the weights in 16 bits, at half the size.
         overwrite: replace the files if they exist.
@@ -37,7 +37,7 @@ def export_tflite(
 
     Raises:
         FileNotFoundError: there is no run, or no checkpoint in it.
-        ValueError: `out_file` exists already or is no `.tflite`, the model has no
+        ValueError: `out_file` exists already or is not a `.tflite`, the model has no
             latents, the down-samplings do not allow the size, or another command is
             writing the file.
     """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pathlib
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -12,8 +11,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, Rectangle
 
-from tf_probunet import config, files
+from tf_probunet import files
 from tf_probunet.artifacts.results_dir import UnavailableError
+from tf_probunet.artifacts.saved_model_dir import Description, SavedModelDir
 from tf_probunet.figures import pictures, sample_grid, style
 
 # Odd, so that the prior's mean is one of the positions.
@@ -89,19 +89,19 @@ def planes(
         UnavailableError: the model has no latent space.
         ValueError: there are no such latent dimensions, or no such image.
     """
-    settings = _check_model(pathlib.Path(saved_model), dims)
-    # Imported here because the other figures do not need TensorFlow.
+    described = _check_model(saved_model, dims)
+    # Only here: the other figures do without TensorFlow.
     from tf_probunet.artifacts import saved_model as saved_models
 
-    examples = _examples(data_dir, split, settings, keys, number)
+    examples = _examples(data_dir, split, described, keys, number)
     model = saved_models.load(saved_model).module
     for example in examples:
-        yield plane(model, settings, example, dims)
+        yield plane(model, described, example, dims)
 
 
 def plane(
     model: Any,
-    settings: config.Config,
+    described: Description,
     example: dict[str, Any],
     dims: tuple[int, int],
     size: int = GRID_SIZE,
@@ -110,7 +110,7 @@ def plane(
 
     Args:
         model: with the functions `prior`, `posterior` and `decode` of a SavedModel.
-        settings: the model's.
+        described: what the model says about itself.
         example: `key`, `image` [H, W, C] and `labels` [G, H, W].
         dims: the plane's latent dimensions.
         size: the number of samples along each dimension.
@@ -120,7 +120,7 @@ def plane(
     """
     image = np.asarray(example["image"], np.float32)[None]
     truth = sample_grid.ground_truth(
-        np.asarray(example["labels"]), settings.data.task == "switched"
+        np.asarray(example["labels"]), described.data.task == "switched"
     )
     prior = _moments(model.prior(image))
     z = _grid(*prior, dims, grid_positions(size))  # [size * size, L]
@@ -132,7 +132,9 @@ def plane(
     scaled = (np.concatenate(graders) - prior[0]) / prior[1]  # [G, L]
     others = [d for d in range(scaled.shape[1]) if d not in dims]
     height, width = image.shape[1:3]
-    chunk = max(1, _DECODE_BYTES // (height * width * settings.model.num_classes * 4))
+    chunk = max(
+        1, _DECODE_BYTES // (height * width * described.network.num_classes * 4)
+    )
     samples = [
         np.asarray(model.decode(image, part[None])["labels"], np.uint8)[0]
         for part in np.split(z, range(chunk, len(z), chunk))
@@ -349,17 +351,14 @@ def _moments(outputs: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     return np.asarray(outputs["mean"]), np.asarray(outputs["stddev"])
 
 
-def _check_model(saved_model: pathlib.Path, dims: tuple[int, int]) -> config.Config:
-    assets = saved_model / "assets"
-    metadata = files.read_json(assets / "metadata.json", "SavedModel's description")
-    files.check_fields(metadata, {"signatures": [list]}, assets / "metadata.json")
-    if "decode" not in metadata["signatures"]:
+def _check_model(saved_model: files.Path, dims: tuple[int, int]) -> Description:
+    described = SavedModelDir(saved_model).describe()
+    if "decode" not in described.signatures:
         raise UnavailableError(
-            f"{saved_model}: the model {metadata.get('model')!r} has no latent space; "
-            "expected one with the signatures prior, posterior and decode"
+            f"{saved_model}: the model {described.metadata['model']!r} has no latent "
+            "space; expected one with the signatures prior, posterior and decode"
         )
-    settings = config.read_config(assets / "config.json")
-    latent_dim = settings.model.latent_dim
+    latent_dim = described.network.latent_dim
     if latent_dim is None or latent_dim < 2:
         raise UnavailableError(
             f"{saved_model}: latent_dim is {latent_dim}; a plane needs at least 2"
@@ -369,13 +368,13 @@ def _check_model(saved_model: pathlib.Path, dims: tuple[int, int]) -> config.Con
             f"dims are {','.join(map(str, dims))}; expected two different ones from 0 "
             f"to {latent_dim - 1}"
         )
-    return settings
+    return described
 
 
 def _examples(
     data_dir: files.Path,
     split: str,
-    settings: config.Config,
+    described: Description,
     keys: Sequence[str],
     number: int,
 ) -> list[dict[str, Any]]:
@@ -383,7 +382,7 @@ def _examples(
     from tf_probunet.dataset import input_pipeline, records
 
     info = records.read_info(data_dir)
-    examples = input_pipeline.evaluation_examples(info, split, settings.data)
+    examples = input_pipeline.evaluation_examples(info, split, described.data)
     if not keys:
         examples = examples.take(number)
     found = {}

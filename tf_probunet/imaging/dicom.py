@@ -30,17 +30,17 @@ from tf_probunet.damage import reason
 from tf_probunet.imaging.problem import Problem
 
 AIR_HU = -1024
-# Rows and columns of a slice: CT scanners make 512 to 2048 of them.
+# Rows and columns of a slice. CT scanners make 512 to 2048 of them.
 MAX_SIDE = 2**13
 
-# Reasons of the report.
+# Reasons in the report.
 MISMATCH = "SliceLocation differs from the position"
 MISMATCH_KEPT = f"{MISMATCH}, kept"
 
 # Positions are decimal strings: differences below this are rounding.
 _TOLERANCE_MM = 0.01
 
-# Columns has the highest number, and files have their tags in that order.
+# Tags are stored in ascending order, and Columns is the last one that is needed.
 _TAGS = {
     Tag(keyword): keyword
     for keyword in (
@@ -59,7 +59,7 @@ _TAGS = {
 _COLUMNS = max(_TAGS)
 _META_TAGS = {Tag("TransferSyntaxUID"): "TransferSyntaxUID"}
 
-# Where the tags of nearly all headers end; the private ones behind are long.
+# Nearly all headers end before this. The private tags after them are long.
 _FIRST_BYTES = 2**12
 # Run lengths pack at most 128 bytes into two.
 _RLE_RATIO = 64
@@ -97,8 +97,8 @@ class SliceHeader:
         series_uid: SeriesInstanceUID.
         sop_uid: SOPInstanceUID.
         z_mm: last entry of ImagePositionPatient.
-        slice_location_mm: SliceLocation, None where it is missing.
-        instance_number: InstanceNumber, 0 where it is missing.
+        slice_location_mm: SliceLocation, None if it is missing.
+        instance_number: InstanceNumber, 0 if it is missing.
         shape: (Rows, Columns).
     """
 
@@ -155,7 +155,7 @@ def read_header(path: files.Path, name: str) -> SliceHeader | None:
 
 
 def _plain_header(start: bytes, name: str) -> SliceHeader | None:
-    """Reads a CT header from the first bytes of a file, if there is nothing special.
+    """Reads a CT header from the first bytes of a file, if it is an ordinary one.
 
     pydicom's data sets would take twice the time, for a quarter of a million files.
 
@@ -204,7 +204,7 @@ def _elements(
     last: int,
     is_implicit: bool = False,
 ) -> dict[str, bytes]:
-    """Returns the bytes of some elements, and stops behind the tag `last`."""
+    """Returns the bytes of some elements, and stops after the tag `last`."""
     found = data_element_generator(
         stream,
         is_implicit,
@@ -271,7 +271,7 @@ def read_dataset(path: files.Path, name: str, **kwargs: Any) -> pydicom.Dataset 
         return None
     except (OSError, *_PYDICOM_ERRORS) as error:
         if isinstance(error, OSError) and error.filename is not None:
-            raise  # The system's: there is no such file, or it may not be read.
+            raise  # From the system: the file does not exist or may not be read.
         raise ValueError(f"{name}: damaged DICOM file ({reason(error)})") from error
 
 
@@ -337,7 +337,7 @@ def read_pixels(path: files.Path, name: str) -> tuple[np.ndarray, tuple[float, f
     if dataset is None:
         raise ValueError(f"{name}: not a DICOM file, expected a CT slice")
     try:
-        # Before the decoders make room for what the header announces.
+        # Before the decoders allocate memory for what the header announces.
         _check_shape((int(dataset.Rows), int(dataset.Columns)), name)
         if int(dataset.get("NumberOfFrames") or 1) != 1:
             raise ValueError(f"{dataset.NumberOfFrames} frames, expected one")
@@ -363,8 +363,8 @@ def read_pixels(path: files.Path, name: str) -> tuple[np.ndarray, tuple[float, f
         raise ValueError(
             f"{name}: rescaled by {slope} and {intercept}, expected two numbers"
         )
-    # In place: real numbers take four times the room of the pixels. Whole ones, which
-    # most scanners give, take half of that and half the time.
+    # In place: real numbers need four times the memory of the pixels. Whole numbers,
+    # which most scanners give, need half of that and half the time.
     is_whole = all(v.is_integer() and abs(v) < 2**14 for v in (slope, intercept))
     if is_whole and pixels.dtype.itemsize <= 2:
         hounsfield = pixels.astype(np.int32)
@@ -388,7 +388,7 @@ def _check_shape(shape: tuple[int, int], name: str) -> None:
 
 def _check_not_deflated(stream: files.BoundedReader) -> None:
     """Leaves the stream where it is; pydicom unpacks deflated files without a limit."""
-    # pydicom's own way to the transfer syntax, so that there is no way around it.
+    # pydicom finds the transfer syntax in the same way, so nothing gets past this.
     filereader.read_preamble(stream, force=False)
     syntax = filereader._read_file_meta_info(stream).get("TransferSyntaxUID")
     if syntax == DeflatedExplicitVRLittleEndian:
@@ -421,7 +421,7 @@ def _packed_stream(dataset: pydicom.Dataset) -> bytes:
         (length,) = struct.unpack_from("<I", content, place + 4)
         items.append(content[place + 8 : place + 8 + length])
         place += 8 + length
-    # Other offsets than 0 would lead a decoder somewhere else.
+    # An offset other than 0 would lead a decoder elsewhere.
     if not items or items[0].strip(b"\0") or len(items[0]) > 4:
         raise ValueError("packed pixels of several frames, expected one")
     if "ExtendedOffsetTable" in dataset:
@@ -441,7 +441,7 @@ def _stream_sizes(stream: bytes) -> list[tuple[int, int, int]]:
         start, marker, length = struct.unpack_from(">BBH", stream, place)
         if start != 0xFF:
             raise ValueError("packed pixels without a header of their own")
-        if marker == 0xFF:  # A byte to fill up.
+        if marker == 0xFF:  # A fill byte.
             place += 1
             continue
         if marker in _FRAMES:

@@ -1,4 +1,4 @@
-"""An image as a person gave it: values, pixel size and where it lies in space."""
+"""An image as the user gave it: values, pixel size and position in space."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class InputImage:
     Attributes:
         name: what its results are called.
         source: the file.
-        kind: "dicom", "nifti", "picture" or "array".
+        kind: of the file: "dicom", "nifti", "picture" or "array".
         pixels: [H, W, C] float32, as stored.
         values: what the pixels are: "hu" (Hounsfield units), "uint8", "uint16" or
             "float" (of unknown meaning).

@@ -14,8 +14,8 @@ class Problem:
         reason: a short category, the same for all problems of its kind.
         where: the file or key.
         detail: what was found and what was expected.
-        expected: left out by the recipe and no fault of the data: it is listed in the
-            report, but is no error in a strict run.
+        expected: whether the recipe leaves it out by design. It is listed in the
+            report, but is not an error in a strict run.
     """
 
     reason: str

@@ -1,4 +1,4 @@
-"""Reads CT slices and series in Hounsfield units, with their place in space."""
+"""Reads CT slices and series in Hounsfield units, with their position in space."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 import pydicom
 
 from tf_probunet.imaging import dicom
+from tf_probunet.imaging.crop_config import CropConfig
 from tf_probunet.imaging.input_image import Geometry, InputImage
-from tf_probunet.predict.config import CropConfig
 
 _PREAMBLE = 128
 _MAX_LISTED = 8
@@ -20,7 +20,7 @@ _TOLERANCE_MM = 0.01
 
 
 def is_dicom(path: pathlib.Path) -> bool:
-    """Whether a file begins as DICOM files do, or is called .dcm."""
+    """Whether a file begins like a DICOM file, or is called .dcm."""
     if path.suffix.lower() in (".dcm", ".dicom"):
         return True
     with open(path, "rb") as handle:
@@ -36,14 +36,14 @@ def read_series(
     """Reads the slices of a series from the lowest to the highest.
 
     Args:
-        paths: DICOM files, in any order; a copy of a slice is passed over.
+        paths: DICOM files, in any order. Copies of a slice are skipped.
         name: of the results.
-        crop: which series and slices.
-        folder: that was searched for the files, where other DICOM files than CT slices
-            are passed over; None for files that the user named.
+        crop: selects a series and slices.
+        folder: that was searched for the files. DICOM files other than CT slices are
+            skipped there. None for files that the user named.
 
     Raises:
-        ValueError: a file is damaged or no CT slice, there are several series, the
+        ValueError: a file is damaged or not a CT slice, there are several series, the
             slices differ in size, or there is no such slice.
     """
     headers = [dicom.read_header(path, str(path)) for path in paths]
@@ -79,7 +79,7 @@ def read_series(
 def _one_series(
     headers: Sequence[dicom.SliceHeader], wanted: str | None, about: pathlib.Path
 ) -> list[dicom.SliceHeader]:
-    """Returns the slices of the only series, or of the one that is asked for."""
+    """Returns the slices of the only series, or of the one that the user wants."""
     series = collections.defaultdict(list)
     for header in headers:
         series[header.series_uid].append(header)
@@ -108,9 +108,9 @@ def _check_sizes(headers: Sequence[dicom.SliceHeader]) -> None:
 
 
 def _step(heights_mm: Sequence[float]) -> float | None:
-    """Returns how far neighbouring slices are apart; None if that is not known.
+    """Returns the distance of neighbouring slices; None if it is not known.
 
-    Where slices are missing the distance is a multiple of that; heights are rounded.
+    Where slices are missing, the distance is a multiple of it. Heights are rounded.
     """
     steps = np.diff(sorted(heights_mm))
     steps = steps[steps > _TOLERANCE_MM]
@@ -154,7 +154,7 @@ def _geometry(
     affine[:3, 0] = flip * along_row * spacing_mm[1]
     affine[:3, 1] = flip * along_column * spacing_mm[0]
     normal = np.cross(along_row, along_column)
-    # A tilted gantry's slices are closer to each other than their heights.
+    # Slices of a tilted gantry are closer to each other than their heights.
     apart_mm = _thickness(dataset) if step_mm is None else step_mm * abs(normal[2])
     affine[:3, 2] = flip * normal * (apart_mm or 1.0)
     affine[:3, 3] = flip * position
@@ -162,7 +162,7 @@ def _geometry(
 
 
 def _thickness(dataset: pydicom.Dataset) -> float | None:
-    """Returns the height of a slice on its own; None if the file does not say."""
+    """Returns the thickness of a single slice; None if the file does not say."""
     for name in ("SpacingBetweenSlices", "SliceThickness"):
         numbers = np.abs(_numbers(dataset, name))
         if len(numbers) == 1 and 0 < numbers[0] < 100:
@@ -171,7 +171,7 @@ def _thickness(dataset: pydicom.Dataset) -> float | None:
 
 
 def _numbers(dataset: pydicom.Dataset, name: str) -> np.ndarray:
-    """Returns the numbers of an attribute; none where they make no sense."""
+    """Returns the numbers of an attribute; none if they make no sense."""
     try:
         numbers = np.array(dataset.get(name) or [], float).reshape(-1)
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""Reads NIfTI volumes slice by slice, turned as CT slices are looked at."""
+"""Reads the axial slices of NIfTI volumes, oriented as CT slices are shown."""
 
 from __future__ import annotations
 
@@ -13,22 +13,23 @@ import numpy as np
 
 from tf_probunet import limits
 from tf_probunet.damage import reason
+from tf_probunet.imaging.crop_config import CropConfig
 from tf_probunet.imaging.input_image import Geometry, InputImage
-from tf_probunet.predict.config import CropConfig
 
 SUFFIXES = (".nii", ".nii.gz")
 
-# Columns towards the patient's left, rows towards the back, slices upwards: as DICOM.
+# As in DICOM: columns run to the patient's left, rows to the back, slices upwards.
 AXES = ("L", "P", "S")
 
-# Where headers of 348 bytes (NIfTI-1) and 540 bytes (NIfTI-2) say where voxels begin.
+# Where headers of 348 bytes (NIfTI-1) and 540 bytes (NIfTI-2) store the first voxel's
+# position in the file.
 _STARTS = {348: (108, "f"), 540: (168, "q")}
 _HEADER_BYTES = 540
-# Notes of other programs lie before the voxels.
+# Other programs may store notes before the voxels.
 _MAX_START = 2**24
-# Read and scaled at once.
+# Voxels that are read and scaled at once.
 _PIECE_VOXELS = 2**22
-# nibabel raises all of these for damaged files, beside its own.
+# nibabel raises all of these for damaged files, besides its own errors.
 _DAMAGED = (
     ArithmeticError,
     EOFError,
@@ -61,16 +62,16 @@ def nibabel() -> Any:
 def read_volume(path: pathlib.Path, name: str, crop: CropConfig) -> list[InputImage]:
     """Reads axial slices of a NIfTI file, from the lowest to the highest.
 
-    The stored scaling is applied. Values are taken for Hounsfield units, unscaled 8-bit
-    ones for grey values of a picture.
+    The stored scaling is applied. Values are taken as Hounsfield units, but unscaled
+    8-bit values as the grey values of a picture.
 
     Args:
         path: the file.
         name: of the results.
-        crop: which slices.
+        crop: selects slices.
 
     Raises:
-        ValueError: nibabel is missing, or the file is damaged or no grey volume.
+        ValueError: nibabel is missing, or the file is damaged or not a grey volume.
     """
     volume, affine, axes, is_uint8 = _read(path)
     number = volume.shape[2]
@@ -106,7 +107,7 @@ def _read(path: pathlib.Path) -> tuple[np.ndarray, np.ndarray, tuple, bool]:
     )
     try:
         _check_start(path)
-        # Open, so that a packed file is unpacked once and not for each piece.
+        # Kept open, so that a packed file is unpacked once and not for each piece.
         image = nib.load(path, keep_file_open=True)
         _check_size(image, path)
         data, is_uint8 = _values(image)
@@ -125,11 +126,11 @@ def _read(path: pathlib.Path) -> tuple[np.ndarray, np.ndarray, tuple, bool]:
             "or [x, y, z]"
         )
     if not np.isfinite(image.affine).all():
-        raise ValueError(f"{path}: an affine that holds other things than numbers")
+        raise ValueError(f"{path}: the affine has values that are not finite")
     orientations = nib.orientations
     stored = orientations.io_orientation(image.affine)
     if np.isnan(stored).any():
-        raise ValueError(f"{path}: an affine that leaves an axis out")
+        raise ValueError(f"{path}: the affine leaves out an axis")
     turn = orientations.ornt_transform(stored, orientations.axcodes2ornt(AXES))
     affine = image.affine @ orientations.inv_ornt_aff(turn, data.shape)
     turned = orientations.apply_orientation(data, turn)
@@ -138,7 +139,7 @@ def _read(path: pathlib.Path) -> tuple[np.ndarray, np.ndarray, tuple, bool]:
 
 
 def _check_start(path: pathlib.Path) -> None:
-    """Checks where the voxels begin: nibabel reads all that lies before them."""
+    """Checks where the voxels begin: nibabel reads everything before them."""
     opened = gzip.open(path) if _is_packed(path) else open(path, "rb")
     with opened as stream:
         head = stream.read(_HEADER_BYTES).ljust(_HEADER_BYTES, b"\0")
@@ -149,7 +150,7 @@ def _check_start(path: pathlib.Path) -> None:
             (start,) = struct.unpack_from(order + kind, head, place)
             if not 0 <= start <= _MAX_START:
                 raise ValueError(
-                    f"voxels from byte {start:g} on, expected at most {_MAX_START}"
+                    f"voxels begin at byte {start:g}, expected at most {_MAX_START}"
                 )
 
 
@@ -158,7 +159,7 @@ def _is_packed(path: pathlib.Path) -> bool:
 
 
 def _check_size(image: Any, path: pathlib.Path) -> None:
-    """Checks what the header announces, before room is made for it."""
+    """Checks the announced size before memory is allocated for it."""
     voxels = math.prod(int(length) for length in image.shape)
     announced = voxels * image.get_data_dtype().itemsize
     length = path.stat().st_size
@@ -170,9 +171,9 @@ def _check_size(image: Any, path: pathlib.Path) -> None:
 
 
 def _values(image: Any) -> tuple[np.ndarray, bool]:
-    """Returns the scaled values as float32, and whether they are 8-bit ones.
+    """Returns the scaled values as float32, and whether they are 8-bit values.
 
-    nibabel scales as float64: piece by piece, that takes little room.
+    nibabel scales in float64. Doing so piece by piece needs little memory.
     """
     proxy, values = image.dataobj, np.zeros(image.shape, np.float32, order="F")
     dtype = np.asanyarray(proxy[..., :1]).dtype

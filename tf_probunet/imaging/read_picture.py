@@ -9,22 +9,22 @@ import PIL.Image
 import PIL.ImageSequence
 
 from tf_probunet import arrays, damage, files, limits
+from tf_probunet.imaging.crop_config import CropConfig
 from tf_probunet.imaging.input_image import InputImage
-from tf_probunet.predict.config import CropConfig
 
 PICTURE_SUFFIXES = (".png", ".tif", ".tiff", ".jpg", ".jpeg")
 _FORMATS = ["PNG", "TIFF", "JPEG"]
 ARRAY_SUFFIXES = (".npy",)
 
-# Of a value: in Pillow's picture, in an array, and as float32.
+# A value is held in Pillow's picture, in an array, and as float32.
 _BYTES_PER_VALUE = 12
-# Values that a byte of a picture holds at most: bits.
+# A byte of a picture holds at most eight values, of one bit each.
 _VALUES_PER_BYTE = 8
 
-# An array with a longer last axis holds slices: grey, RGB and RGBA have up to 4.
+# Grey, RGB and RGBA have up to 4 channels. A longer last axis belongs to slices.
 _MAX_CHANNELS = 4
 
-# Modes of Pillow that hold something else than what they are converted to.
+# Pillow's modes whose values are not those of the pixels, and what to convert them to.
 _CONVERSIONS = {"1": "L", "P": "RGB", "I;16B": "I;16"}
 
 
@@ -34,10 +34,10 @@ def read_picture(path: pathlib.Path, name: str, crop: CropConfig) -> list[InputI
     Args:
         path: the file.
         name: of the results.
-        crop: which pages.
+        crop: selects pages.
 
     Raises:
-        ValueError: the file is damaged, or holds no such page.
+        ValueError: the file is damaged, or has no such page.
     """
     try:
         length = path.stat().st_size
@@ -55,12 +55,12 @@ def read_picture(path: pathlib.Path, name: str, crop: CropConfig) -> list[InputI
 def read_array(path: pathlib.Path, name: str, crop: CropConfig) -> list[InputImage]:
     """Reads an array [H, W], [H, W, C], [N, H, W] or [N, H, W, C].
 
-    Of three axes the last one holds channels if it has at most four entries.
+    The last of three axes holds channels if it has at most four entries.
 
     Args:
         path: the NPY file.
         name: of the results.
-        crop: which images.
+        crop: selects images.
 
     Raises:
         ValueError: the file is damaged, or holds something else.
@@ -101,7 +101,7 @@ def _array(page: PIL.Image.Image) -> np.ndarray:
     if page.mode in _CONVERSIONS:
         page = page.convert(_CONVERSIONS[page.mode])
     array = np.array(page)
-    # Where nothing is transparent, alpha says nothing.
+    # If nothing is transparent, alpha says nothing.
     if page.mode in ("LA", "RGBA") and (array[..., -1] == 255).all():
         array = array[..., :-1]
     return array

@@ -1,31 +1,26 @@
-"""What is predicted, from what and how. Nothing here imports TensorFlow."""
+"""Settings of a prediction. Importing them does not import TensorFlow."""
 
 from __future__ import annotations
 
 import dataclasses
-import math
 import pathlib
-from collections.abc import Callable, Sequence
-from typing import Any, Optional
 
 from tf_probunet.config import MAX_SAMPLES, MAX_SIDE, Checked, field
 
 OUTPUT_FORMATS = ("auto", "dicom_seg", "nifti", "png")
 # The SavedModel that comes with the repository, relative to its root.
 SHIPPED_MODEL = "data/pretrained/lidc_cpu"
-# How far a slice may lie from --z_mm: half of the thickest slices of a CT.
-_MAX_OFF_MM = 5.0
 
 
 def model_path(given: str | None, root: pathlib.Path) -> pathlib.Path:
-    """Returns the SavedModel to use: the one that is given, or the shipped one.
+    """Returns the SavedModel to use: the given one, or the shipped one.
 
     Args:
-        given: by the user; None or empty for the shipped one.
+        given: the user's; None or empty for the shipped one.
         root: of the repository.
 
     Raises:
-        FileNotFoundError: none is given, and the shipped one is not there.
+        FileNotFoundError: none is given, and the shipped one does not exist.
     """
     if given:
         return pathlib.Path(given)
@@ -39,140 +34,6 @@ def model_path(given: str | None, root: pathlib.Path) -> pathlib.Path:
 
 
 @dataclasses.dataclass(frozen=True)
-class CropConfig(Checked):
-    """Which part of which images is looked at, and how it is made to fit the model."""
-
-    slice: Optional[str] = field(
-        None,
-        "of a series or volume, counted from 0: one slice such as 12, or a range such "
-        "as 10:20 (slices 10 to 19: the end is not included)",
-    )
-    instance_number: Optional[int] = field(
-        None, "of a DICOM series: the slice with this InstanceNumber"
-    )
-    z_mm: Optional[float] = field(
-        None, "of a DICOM series or NIfTI volume: the slice nearest to this height"
-    )
-    series: Optional[str] = field(
-        None, "SeriesInstanceUID, or its end, where a folder holds several CT series"
-    )
-    region: Optional[str] = field(
-        None, "row,col,height,width: the part of the image to segment, in its pixels"
-    )
-    center: Optional[str] = field(
-        None,
-        "row,col: segment a crop around this pixel, of the size that the model was "
-        "scored with (of which the network may see only the middle)",
-    )
-    whole: bool = field(
-        False,
-        "segment whole slices and series also with a model of crops around a lesion",
-    )
-    pad: bool = field(
-        False, "mirror the image at its border where its size does not fit the model"
-    )
-    spacing_mm: Optional[str] = field(
-        None, "height,width of a pixel in mm, where the file does not say"
-    )
-    window: Optional[str] = field(
-        None,
-        "for models trained on 8-bit pictures: low,high that become black and white, "
-        "or minmax of the region; the default for crops where the model's own were "
-        "made so",
-    )
-
-    def __post_init__(self) -> None:
-        """Checks what can be checked without an image."""
-        super().__post_init__()
-        if self.region is not None and self.center is not None:
-            raise ValueError(
-                f"region is {self.region} and center {self.center}, expected one only"
-            )
-        chosen = [
-            f"{name} {getattr(self, name)}"
-            for name in ("slice", "instance_number", "z_mm")
-            if getattr(self, name) is not None
-        ]
-        if len(chosen) > 1:
-            raise ValueError(f"{' and '.join(chosen)} are given, expected one only")
-        for name, parse in _PARSERS.items():
-            text = getattr(self, name)
-            if text is not None:
-                parse(name, text)
-
-    @property
-    def cuts(self) -> bool:
-        """Whether a part of the image is asked for."""
-        return self.region is not None or self.center is not None
-
-    @property
-    def slices(self) -> tuple[int, int] | None:
-        """The first slice and the one behind the last, or None for all."""
-        return None if self.slice is None else _slices("slice", self.slice)
-
-    @property
-    def chooses(self) -> bool:
-        """Whether certain slices are asked for."""
-        return not (self.slice is self.instance_number is self.z_mm is None)
-
-    def choose(
-        self,
-        number: int,
-        *,
-        about: str,
-        what: str = "slices",
-        heights_mm: Sequence[float] = (),
-        instance_numbers: Sequence[int] = (),
-    ) -> range:
-        """Returns which slices of a file or series are asked for.
-
-        Args:
-            number: of slices there.
-            about: the file or series, for error messages.
-            what: they are called.
-            heights_mm: of the slices, where known.
-            instance_numbers: of the slices, where they have some.
-
-        Raises:
-            ValueError: there is no such slice.
-        """
-        if self.z_mm is not None:
-            return _only(_nearest(self.z_mm, heights_mm, about))
-        if self.instance_number is not None:
-            return _only(_numbered(self.instance_number, instance_numbers, about))
-        first, behind = self.slices or (0, number)
-        if behind > number:
-            raise ValueError(
-                f"{about}: has {number} {what}, so that slice {behind - 1} is none of "
-                f"them; expected 0 to {number - 1}"
-                + ("; a range ends before its end" if behind > first + 1 else "")
-            )
-        return range(first, behind)
-
-    @property
-    def region_numbers(self) -> tuple[int, ...] | None:
-        """Row, column, height and width."""
-        return None if self.region is None else _whole("region", self.region, 4)
-
-    @property
-    def center_numbers(self) -> tuple[int, ...] | None:
-        """Row and column."""
-        return None if self.center is None else _whole("center", self.center, 2)
-
-    @property
-    def spacing_numbers(self) -> tuple[float, float] | None:
-        """Height and width of a pixel in mm."""
-        if self.spacing_mm is None:
-            return None
-        return _spacing("spacing_mm", self.spacing_mm)
-
-    @property
-    def window_numbers(self) -> tuple[float, float] | None:
-        """Low and high; None for the region's own, or where none is given."""
-        return None if self.window is None else _window("window", self.window)
-
-
-@dataclasses.dataclass(frozen=True)
 class PredictConfig(Checked):
     """How many samples are drawn, and how they are written."""
 
@@ -180,17 +41,20 @@ class PredictConfig(Checked):
         16, "segmentations per image", at_least=1, at_most=MAX_SAMPLES
     )
     seed: int = field(
-        0, "of the samples; the same for every image", at_least=-(2**31), below=2**31
+        0,
+        "seed of the samples, the same for every image",
+        at_least=-(2**31),
+        below=2**31,
     )
     output_format: str = field(
         "auto",
-        "of the label maps; auto: that of the input (PNG for DICOM where highdicom "
+        "format of the label maps; auto: that of the input (PNG for DICOM if highdicom "
         "is not installed)",
         choices=OUTPUT_FORMATS,
     )
     group_iou: float = field(
         0.7,
-        "samples whose IoU is at least this are one hypothesis",
+        "samples with at least this IoU are one hypothesis",
         at_least=0,
         at_most=1,
     )
@@ -201,85 +65,3 @@ class PredictConfig(Checked):
         at_most=MAX_SIDE,
     )
     overwrite: bool = field(False, "replace earlier results of the same names")
-
-
-def _numbers(name: str, text: str, count: int, kind: type, what: str) -> tuple:
-    try:
-        numbers = tuple(kind(part) for part in text.split(","))
-    except ValueError:
-        numbers = ()
-    if len(numbers) != count or not all(math.isfinite(n) for n in numbers):
-        raise ValueError(f"{name} is {text!r}, expected {what}")
-    return numbers
-
-
-def _whole(name: str, text: str, count: int) -> tuple[int, ...]:
-    example = "10,20,48,48" if count == 4 else "210,300"
-    return _numbers(name, text, count, int, f"{count} whole numbers such as {example}")
-
-
-def _slices(name: str, text: str) -> tuple[int, int]:
-    first, colon, behind = text.partition(":")
-    try:
-        low = int(first)
-        high = int(behind) if colon else low + 1
-    except ValueError:
-        low, high = 0, 0
-    if not 0 <= low < high:
-        raise ValueError(
-            f"{name} is {text!r}, expected a number or a range as 10:20 (10 to 19)"
-        )
-    return low, high
-
-
-def _only(index: int) -> range:
-    return range(index, index + 1)
-
-
-def _nearest(z_mm: float, heights_mm: Sequence[float], about: str) -> int:
-    if not len(heights_mm):
-        raise ValueError(f"{about}: its heights are not known, expected no --z_mm")
-    index = min(range(len(heights_mm)), key=lambda i: abs(heights_mm[i] - z_mm))
-    if abs(heights_mm[index] - z_mm) > _MAX_OFF_MM:
-        raise ValueError(
-            f"{about}: no slice within {_MAX_OFF_MM:g} mm of z_mm {z_mm:g}, expected "
-            f"{min(heights_mm):g} to {max(heights_mm):g}"
-        )
-    return index
-
-
-def _numbered(wanted: int, instance_numbers: Sequence[int], about: str) -> int:
-    found = [i for i, number in enumerate(instance_numbers) if number == wanted]
-    if len(found) == 1:
-        return found[0]
-    if not instance_numbers:
-        raise ValueError(f"{about}: no DICOM series, which alone has instance_number")
-    raise ValueError(
-        f"{about}: {len(found)} slices have the instance_number {wanted}, expected "
-        f"one; they are {min(instance_numbers)} to {max(instance_numbers)}"
-    )
-
-
-def _spacing(name: str, text: str) -> tuple[float, float]:
-    height, width = _numbers(name, text, 2, float, "two sizes such as 0.7,0.7")
-    if min(height, width) <= 0:
-        raise ValueError(f"{name} is {text!r}, expected two sizes over 0")
-    return height, width
-
-
-def _window(name: str, text: str) -> tuple[float, float] | None:
-    if text == "minmax":
-        return None
-    low, high = _numbers(name, text, 2, float, "low,high or minmax")
-    if low >= high:
-        raise ValueError(f"{name} is {text!r}, expected low,high with low below high")
-    return low, high
-
-
-_PARSERS: dict[str, Callable[[str, str], Any]] = {
-    "slice": _slices,
-    "region": lambda name, text: _whole(name, text, 4),
-    "center": lambda name, text: _whole(name, text, 2),
-    "spacing_mm": _spacing,
-    "window": _window,
-}

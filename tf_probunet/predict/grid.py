@@ -1,16 +1,16 @@
-"""The part of an image that is segmented, at the model's resolution and back."""
+"""Takes a part of an image to the model's resolution, and the results back."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from tf_probunet.preparation.lidc.crops import resampling_weights
+from tf_probunet.imaging.resampling import area_weights, linear_weights, resample
 
-# Files may say that a pixel has any size: no image gets longer sides than this, which
-# is far more than fits into memory.
+# Files may claim any pixel size. No image gets longer sides than this, which is far
+# more than fits into memory.
 _MAX_SIDE = 2**40
 
 
@@ -37,7 +37,7 @@ class Region:
         )
 
     def check_inside(self, shape: tuple[int, int], about: str) -> None:
-        """Checks that it lies inside of an image of that height and width.
+        """Checks that it lies inside an image of this height and width.
 
         Raises:
             ValueError: it does not.
@@ -50,7 +50,7 @@ class Region:
         ):
             raise ValueError(
                 f"{about}: region of rows {self.row} to {ends[0] - 1} and columns "
-                f"{self.col} to {ends[1] - 1}, expected one inside of the image's "
+                f"{self.col} to {ends[1] - 1}, expected one inside the image's "
                 f"{shape[0]}x{shape[1]} pixels"
             )
 
@@ -62,12 +62,12 @@ class Grid:
     Attributes:
         region: of the image.
         shape: its height and width at the model's resolution.
-        padded: those of what the network sees, with the border that makes them fit the
-            down-samplings.
-        part: of the region at the model's resolution that the network sees; the rest is
-            background. None for all of it.
-        by_area: whether the model's pixels are means of the image's, as in the frames
-            of Cityscapes; else they are interpolated linearly, as in LIDC.
+        padded: height and width of what the network sees, with a border that makes
+            them fit its down-samplings.
+        part: what the network sees of the region, at the model's resolution. The rest
+            is background. None for all of it.
+        by_area: whether the model's pixels are means of the image's pixels, as in the
+            frames of Cityscapes. Otherwise they are interpolated, as in LIDC.
     """
 
     region: Region
@@ -78,7 +78,7 @@ class Grid:
 
     @property
     def resampling_bytes(self) -> int:
-        """What the matrices take that resample the region."""
+        """The memory of the matrices that resample the region."""
         if self.shape == self.region.shape:
             return 0
         sides = zip(self.shape, self.region.shape)
@@ -91,7 +91,7 @@ class Grid:
 
     @property
     def seen_in_image(self) -> Region:
-        """What the network sees, in the image's own pixels; parts of pixels count."""
+        """What the network sees, in the image's own pixels, partial ones included."""
         rows, cols = (
             (first + start * size // length, first - (-(start + side) * size // length))
             for first, size, length, start, side in zip(
@@ -110,7 +110,7 @@ class Grid:
         return resample(pixels[self.region.slices], self.shape, weights)
 
     def pad(self, values: np.ndarray) -> np.ndarray:
-        """Takes what is seen of [*shape, C], mirrored at the border: [*padded, C]."""
+        """Cuts what is seen out of [*shape, C] and mirrors its border: [*padded, C]."""
         missing = [
             ((want - have) // 2, (want - have) - (want - have) // 2)
             for want, have in zip(self.padded, self.seen.shape)
@@ -159,10 +159,11 @@ def plan(
         divisor: the model's sizes are multiples of this.
         pad: whether other sizes may be padded.
         about: the file, for error messages.
-        shape: height and width at the model's resolution, where that is fixed.
-        seen_size: height and width that the network sees of it at most; 0 for all.
-        center: the image's pixel that it sees them around; None for the middle.
-        by_area: whether the model's pixels are means of the image's.
+        shape: height and width at the model's resolution, if they are fixed.
+        seen_size: the largest height and width that the network sees; 0 for all.
+        center: the pixel of the image in the middle of what it sees; None for the
+            middle of the region.
+        by_area: whether the model's pixels are means of the image's pixels.
 
     Raises:
         ValueError: the size does not fit, and may not be padded.
@@ -185,7 +186,7 @@ def resampled_shape(
     spacing_mm: tuple[float, float] | None,
     target_mm: float | None,
 ) -> tuple[int, int]:
-    """Returns height and width at the model's resolution, where both are known."""
+    """Returns height and width at the model's resolution, if that is known."""
     if spacing_mm is None or target_mm is None:
         return shape
     height, width = (
@@ -198,9 +199,9 @@ def resampled_shape(
 def region_around(
     center: Sequence[int], size: tuple[int, int], image_shape: tuple[int, int]
 ) -> Region:
-    """Returns the region of a size around a pixel, moved to lie inside of the image.
+    """Returns a region of this size around a pixel, moved to lie inside the image.
 
-    It is smaller along an axis where the image itself is.
+    It is smaller if the image itself is.
     """
     height, width = (min(s, n) for s, n in zip(size, image_shape))
     row, col = (
@@ -208,39 +209,6 @@ def region_around(
         for c, s, n in zip(center, (height, width), image_shape)
     )
     return Region(row, col, height, width)
-
-
-def linear_weights(size: int, length: int) -> np.ndarray:
-    """Returns [size, length]: linear interpolation along an axis.
-
-    Where pixels grow, the triangle of weights is widened so that none is skipped.
-    """
-    return resampling_weights(0, size, length / size, length)[0]
-
-
-def area_weights(size: int, length: int) -> np.ndarray:
-    """Returns [size, length]: the share of each old pixel in each new one."""
-    edges = np.arange(size + 1)[:, None] * (length / size)
-    pixels = np.arange(length)
-    shared = np.minimum(edges[1:], pixels + 1) - np.maximum(edges[:-1], pixels)
-    return shared.clip(0) * (size / length)
-
-
-def resample(
-    values: np.ndarray,
-    shape: tuple[int, int],
-    weights: Callable[[int, int], np.ndarray] = linear_weights,
-) -> np.ndarray:
-    """Resamples [H, W, C] to [*shape, C]; the outer edges coincide."""
-    if values.shape[:2] == tuple(shape):
-        return values
-    rows, cols = (
-        weights(size, length).astype(np.float32)
-        for size, length in zip(shape, values.shape[:2])
-    )
-    # One axis after the other: [h, H] x [H, W, C], then [w, W] x [h, W, C].
-    half = np.tensordot(rows, values, axes=(1, 0))
-    return np.tensordot(half, cols, axes=(1, 1)).transpose(0, 2, 1)
 
 
 def _part(

@@ -20,7 +20,7 @@ class Hypothesis:
     Attributes:
         samples: their numbers, in order.
         representative: the one that is closest to the others.
-        share: of all samples.
+        share: their share of all samples.
         is_empty: whether they show nothing but background.
     """
 
@@ -37,30 +37,30 @@ def group(
     least_iou: float,
     has_background: bool = True,
 ) -> list[Hypothesis]:
-    """Groups samples so that any two of a group have at least that IoU.
+    """Groups samples so that any two of a group have at least this IoU.
 
-    The groups are those of complete linkage: the two that stay most alike are joined
-    first, as long as all their samples agree. Samples without foreground agree with
-    each other and with no other. With more than two classes, intersections and unions
-    are summed over the classes before they are divided: classes count by their area,
-    so that stray pixels of rare ones do not part samples.
+    Groups are joined by complete linkage: the two most similar ones first, as long as
+    all their samples agree. Samples without foreground agree only with each other.
+    With more than two classes, intersections and unions are summed over the classes
+    before they are divided. Classes then count by their area, and stray pixels of rare
+    classes do not separate samples.
 
     Args:
         labels: [S, H, W] integer.
         num_classes: labels are 0 to num_classes - 1.
         least_iou: 0 to 1.
-        has_background: whether label 0 means that nothing is there; else it counts as
-            the other classes do.
+        has_background: whether label 0 means that nothing is there. Otherwise it
+            counts like the other classes.
 
     Returns:
-        The hypotheses, those with the most samples first.
+        The hypotheses, the most frequent first.
     """
     apart = _distances(labels, range(int(has_background), num_classes))
     if len(labels) == 1:
         numbers = np.ones(1, int)
     else:
         tree = hierarchy.linkage(squareform(apart, checks=False), "complete")
-        # Rounding must not part samples whose IoU is exactly the limit.
+        # Rounding must not separate samples whose IoU is exactly the limit.
         numbers = hierarchy.fcluster(tree, 1 - least_iou + 1e-9, "distance")
     groups = [np.flatnonzero(numbers == number) for number in np.unique(numbers)]
     groups.sort(key=lambda members: (-len(members), members[0]))
@@ -85,7 +85,7 @@ def _distances(labels: np.ndarray, classes: Sequence[int]) -> np.ndarray:
 def _hypothesis(
     members: np.ndarray, labels: np.ndarray, apart: np.ndarray
 ) -> Hypothesis:
-    # Rounded, so that the first of several that are equally close is taken.
+    # Rounded, so that ties go to the first sample.
     within = apart[np.ix_(members, members)].sum(axis=0).round(9)
     return Hypothesis(
         samples=tuple(int(i) for i in members),

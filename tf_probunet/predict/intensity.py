@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from tf_probunet.artifacts.saved_model import LoadedModel
+from tf_probunet.imaging.crop_config import CropConfig
 from tf_probunet.imaging.input_image import InputImage
-from tf_probunet.predict.config import CropConfig
+from tf_probunet.imaging.windows import apply_window, training_window
 
-# Where tissue lies between black and white, at least, in pictures.
+# In pictures, tissue gets at least this brightness.
 _TISSUE = 0.75
-# What may become white: lung alone stays dark.
+# No darker value becomes white, so that lung alone stays dark.
 _LEAST_WHITE = 0.4
 _WHAT = {
     "hu": "Hounsfield units",
@@ -27,9 +28,9 @@ def normalise(
 
     Args:
         pixels: [H, W, C], a part of the image.
-        image: that they are from.
-        model: that they go to.
-        crop: with the window for models trained on 8-bit pictures.
+        image: the image that the pixels belong to.
+        model: the model that will see them.
+        crop: has the window for models trained on 8-bit pictures.
 
     Returns:
         [H, W, C] float32 in 0..1.
@@ -38,17 +39,18 @@ def normalise(
         ValueError: the values are not what the model was trained on.
     """
     check_values(image, model, crop)
-    data = model.data
-    if model.dataset["intensity"] == "hu":
-        low, high = data.window_low, data.window_high
+    intensity = model.dataset["intensity"]
+    if intensity == "hu":
+        window = training_window(intensity, model.data)
     elif crop.window_numbers is not None:
-        low, high = crop.window_numbers
+        window = crop.window_numbers
     elif crop.window is not None or is_rescaled(image, model, crop):
-        low, high = pixels.min(), pixels.max()
+        window = pixels.min(), pixels.max()
+    elif image.values == "float":
+        window = 0.0, 1.0
     else:
-        low, high = (0.0, 1.0) if image.values == "float" else (0.0, 255.0)
-    scaled = (pixels - low) / max(high - low, np.finfo(np.float32).tiny)
-    return scaled.clip(0.0, 1.0).astype(np.float32)
+        window = training_window(intensity, model.data)
+    return apply_window(pixels, *window)
 
 
 def fit_channels(image: InputImage, model: LoadedModel) -> np.ndarray:
@@ -57,7 +59,7 @@ def fit_channels(image: InputImage, model: LoadedModel) -> np.ndarray:
     Grey pictures are often stored as RGB, with three equal channels.
 
     Raises:
-        ValueError: the channels are others.
+        ValueError: the image has other channels.
     """
     pixels, expected = image.pixels, model.network.image_channels
     channels = pixels.shape[2]
@@ -79,9 +81,9 @@ def fit_channels(image: InputImage, model: LoadedModel) -> np.ndarray:
 def brightened(image: np.ndarray) -> np.ndarray:
     """Makes a grey image [H, W, C] in 0..1 lighter where a few pixels outshine it.
 
-    Bone makes a CT crop dark that was rescaled to its own range. White becomes what is
-    a third over the tissue: the median of what is brighter than the mean. Colours and
-    images that are bright already are left alone.
+    A CT crop that was rescaled to its own range is dark if it shows bone. The new white
+    is a third above the tissue, which is the median of all values above the mean.
+    Colour images, and those that are bright already, are left alone.
     """
     if image.shape[-1] == 3:
         return image
@@ -92,10 +94,10 @@ def brightened(image: np.ndarray) -> np.ndarray:
 
 
 def is_rescaled(image: InputImage, model: LoadedModel, crop: CropConfig) -> bool:
-    """Whether the region is rescaled to its own least and largest value by itself.
+    """Whether the region is rescaled to its own range of values by default.
 
-    It is where the model's training pictures were, unless the user says otherwise or
-    gives a whole picture that already is in the range of those.
+    It is if the training pictures were, unless the user gives a window, or a whole
+    picture whose values are already those of a picture.
     """
     if not model.has_rescaled_images or crop.window is not None:
         return False

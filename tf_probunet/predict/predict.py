@@ -9,9 +9,10 @@ from typing import Any
 from tf_probunet import exchange, files, locks
 from tf_probunet.artifacts import saved_model
 from tf_probunet.imaging import read_nifti
+from tf_probunet.imaging.crop_config import CropConfig
 from tf_probunet.imaging.input_image import InputImage
 from tf_probunet.predict import picture, write_dicom_seg, write_nifti, write_png
-from tf_probunet.predict.config import CropConfig, PredictConfig
+from tf_probunet.predict.config import PredictConfig
 from tf_probunet.predict.prediction import (
     Prediction,
     check_extent,
@@ -43,8 +44,8 @@ def predict(
         model_path: the SavedModel.
         inputs: files, or directories.
         out_dir: gets a directory for each image, and `summary.json` over all.
-        crop: which part of the images.
-        config: how many samples, and how they are written.
+        crop: selects slices and a part of them.
+        config: number of samples, output format and so on.
 
     Returns:
         The content of `summary.json`.
@@ -82,7 +83,7 @@ def predict(
 
 
 def _formats(images: Sequence[InputImage], wanted: str) -> tuple[list[str], list[str]]:
-    """Returns the format for each image, and what the user should know of it."""
+    """Returns the format for each image, and notes for the user."""
     defaults = {
         "dicom": "dicom_seg",
         "nifti": "nifti",
@@ -108,8 +109,8 @@ def _formats(images: Sequence[InputImage], wanted: str) -> tuple[list[str], list
         if output_format == "dicom_seg":
             if image.kind != "dicom":
                 raise ValueError(
-                    f"{image.describe()}: not a DICOM file, so that its label maps "
-                    "cannot be --output_format=dicom_seg; expected nifti or png"
+                    f"{image.describe()}: not a DICOM file, which --output_format="
+                    "dicom_seg needs; expected nifti or png"
                 )
             write_dicom_seg.read_source(image.source)
     return formats, notes
@@ -118,7 +119,7 @@ def _formats(images: Sequence[InputImage], wanted: str) -> tuple[list[str], list
 def _check_free(
     out_dir: pathlib.Path, images: Sequence[InputImage], overwrite: bool
 ) -> None:
-    """Checks that there is nothing in the way that may not be replaced."""
+    """Checks that nothing is in the way that may not be replaced."""
     paths = [out_dir / image.name for image in images]
     for path in [out_dir / SUMMARY_NAME, *paths]:
         if path.exists() and not overwrite:

@@ -1,4 +1,4 @@
-"""Predicts one image: from its pixels to samples, mean and entropy on its own grid."""
+"""Predicts one image: samples, mean and entropy on the grid of its own pixels."""
 
 from __future__ import annotations
 
@@ -10,30 +10,32 @@ import numpy as np
 
 from tf_probunet import limits
 from tf_probunet.artifacts.saved_model import LoadedModel
+from tf_probunet.imaging.crop_config import CropConfig
 from tf_probunet.imaging.input_image import InputImage
+from tf_probunet.imaging.resampling import resample
 from tf_probunet.predict import grid, intensity, sampling
-from tf_probunet.predict.config import CropConfig, PredictConfig
+from tf_probunet.predict.config import PredictConfig
 from tf_probunet.predict.hypotheses import Hypothesis, group
 
-# How far a size may be off where the model's resolution is a rough one: its training
+# How far a size may be off if the model's resolution is only roughly known. Training
 # scales images by as much.
 _TOLERANCE = 0.1
 
 
 @dataclasses.dataclass(frozen=True)
 class Prediction:
-    """What the model makes of one image. All maps are on the image's own grid.
+    """What the model makes of one image. All maps have the image's own pixels.
 
     Attributes:
-        image: as it was given.
+        image: as the user gave it.
         grid: the part that was segmented, and the model's resolution.
         shown: [h, w, C] the region with the model's values, in 0..1.
-        labels: [S, H, W] uint8, one label map per sample; 0 outside of the region.
+        labels: [S, H, W] uint8, one label map per sample; 0 outside the region.
         mean: [H, W, K] float32, the mean of the samples' probabilities; 0 outside, and
             background where the network does not see the region.
         entropy: [H, W] float32 of the mean, in nats; 0 outside.
         hypotheses: distinct ones, the most frequent first.
-        notes: what a reader should know.
+        notes: what the user should know.
     """
 
     image: InputImage
@@ -46,7 +48,7 @@ class Prediction:
     notes: list[str]
 
     def seen(self, maps: np.ndarray) -> np.ndarray:
-        """Cuts out of maps [..., H, W] what the network sees."""
+        """Cuts what the network sees out of maps [..., H, W]."""
         return maps[(..., *self.grid.seen_in_image.slices)]
 
     @property
@@ -62,9 +64,9 @@ class ModelInput:
     """A region of an image, ready for the model.
 
     Attributes:
-        grid: the part, and its sizes.
+        grid: the region, and its sizes.
         shown: [*grid.shape, C] float32 in 0..1.
-        notes: what a reader should know.
+        notes: what the user should know.
     """
 
     grid: grid.Grid
@@ -73,7 +75,7 @@ class ModelInput:
 
     @property
     def padded(self) -> np.ndarray:
-        """The input [*grid.padded, C] itself."""
+        """The input of the network, [*grid.padded, C]."""
         return self.grid.pad(self.shown)
 
 
@@ -82,16 +84,16 @@ def check_extent(
 ) -> None:
     """Checks that a model of crops around a lesion does not get whole scans.
 
-    It would mark vessels all over them, for minutes.
+    It would take minutes, and mark vessels everywhere.
 
     Args:
-        images: that were read.
-        model: that is to segment them.
-        crop: which part of them.
-        num_inputs: how many files or directories they are from.
+        images: all that were read.
+        model: the model that will segment them.
+        crop: selects a part of them.
+        num_inputs: number of files or directories that they come from.
 
     Raises:
-        ValueError: it would, and the user has not said that this is meant.
+        ValueError: it would get one, and the user has not asked for that.
     """
     large = [image for image in images if _exceeds_frame(image, model)]
     if crop.whole or not model.is_lidc or not large:
@@ -131,7 +133,7 @@ def model_input(image: InputImage, model: LoadedModel, crop: CropConfig) -> Mode
 def predict_image(
     image: InputImage, model: LoadedModel, crop: CropConfig, config: PredictConfig
 ) -> Prediction:
-    """Draws samples of an image and sums them up.
+    """Draws samples of an image and summarises them.
 
     Raises:
         ValueError: image, region and model do not fit each other.
@@ -165,7 +167,7 @@ def predict_image(
     return Prediction(
         image=image,
         grid=planned,
-        shown=grid.resample(prepared.shown, planned.region.shape).clip(0, 1),
+        shown=resample(prepared.shown, planned.region.shape).clip(0, 1),
         labels=labels,
         mean=mean,
         entropy=_entropy(mean),
@@ -193,7 +195,7 @@ def plan_grid(image: InputImage, model: LoadedModel, crop: CropConfig) -> grid.G
     """Works out which part of the image becomes an input of which size.
 
     Raises:
-        ValueError: the region is outside of the image, or its size does not fit.
+        ValueError: the region is outside the image, or its size does not fit.
     """
     about, shape, seen_size = image.describe(), None, 0
     target = target_mm(image, model)
@@ -204,7 +206,7 @@ def plan_grid(image: InputImage, model: LoadedModel, crop: CropConfig) -> grid.G
         region = grid.Region(*crop.region_numbers)
     else:
         region = grid.Region(0, 0, *image.shape)
-        # A picture that is no larger than what was scored is taken as that was.
+        # A picture no larger than the scored frames is treated as one of them.
         if model.data.scored_size and not _exceeds_frame(image, model):
             seen_size = model.data.eval_size
     region.check_inside(image.shape, about)
@@ -228,14 +230,14 @@ def plan_grid(image: InputImage, model: LoadedModel, crop: CropConfig) -> grid.G
 
 
 def check_memory(image: InputImage, model: LoadedModel, config: PredictConfig) -> None:
-    """Checks what the maps of a prediction take: they are as large as the image.
+    """Checks the memory of a prediction's maps, which are as large as the image.
 
     Raises:
-        ValueError: it is too much.
+        ValueError: they need too much.
     """
     count = sampling.num_samples(model, config.num_samples)
-    # The image four times for its picture, the label maps and a comparison of them, the
-    # mean and what is written of it, and a dozen bytes for each step of the rest.
+    # Four copies of the image for its picture, the label maps and their comparison, the
+    # mean and what is written of it, and a dozen bytes for each remaining step.
     channels, classes = image.pixels.shape[2], model.network.num_classes
     per_pixel = 16 * channels + 2 * count + 8 * classes + 40
     limits.check(
@@ -247,7 +249,7 @@ def check_memory(image: InputImage, model: LoadedModel, config: PredictConfig) -
 
 
 def _check_resampled(planned: grid.Grid, image: InputImage, model: LoadedModel) -> None:
-    """Checks what a region takes at the model's resolution, before it is resampled."""
+    """Checks a region's memory at the model's resolution, before it is resampled."""
     (height, width), channels = planned.shape, image.pixels.shape[2]
     per_pixel = 20 * channels + 8 * model.network.num_classes
     what = f"{image.describe()}: {height}x{width} pixels"
@@ -266,10 +268,10 @@ def _check_resampled(planned: grid.Grid, image: InputImage, model: LoadedModel) 
 
 
 def target_mm(image: InputImage, model: LoadedModel) -> float | None:
-    """Returns the size of a pixel to resample an image to; None if it is left alone.
+    """Returns the pixel size to resample an image to; None to leave it alone.
 
-    It is where the image's is not known, or close to that of a model which has seen
-    pixels of several sizes.
+    An image is left alone if its pixel size is not known, or if the model has seen
+    pixels of several sizes and the image's are close to them.
     """
     spacing, target = image.spacing_mm, model.input_spacing_mm
     if spacing is None or target is None:
@@ -284,10 +286,10 @@ def target_mm(image: InputImage, model: LoadedModel) -> float | None:
 def _approximate_shape(
     region: grid.Region, image: InputImage, model: LoadedModel, reduced: float | None
 ) -> tuple[int, int] | None:
-    """Returns the size at the model's resolution where that is known roughly only.
+    """Returns the size at the model's resolution if that is only roughly known.
 
-    A size that fits the model is taken instead if it is close. None where the
-    resolution is known exactly, or not at all.
+    If a size that fits the model is close, it is taken instead. None if the resolution
+    is known exactly, or not at all.
     """
     if reduced is not None:
         scales = (reduced, reduced)
@@ -306,7 +308,7 @@ def _approximate_shape(
 def _frame_scale(image: InputImage, model: LoadedModel) -> float | None:
     """Returns the factor from a large camera frame to the model's; None for others.
 
-    What is no larger than the model's frames is taken for one of them, or a part.
+    An image no larger than the model's frames is taken for one, or for a part of one.
     """
     frame = model.camera_frame
     if frame is None or all(n <= f for n, f in zip(image.shape, frame)):
@@ -323,7 +325,7 @@ def _exceeds_frame(image: InputImage, model: LoadedModel) -> bool:
 def _centred(
     image: InputImage, model: LoadedModel, center: tuple[int, ...], target: float | None
 ) -> tuple[grid.Region, tuple[int, int] | None]:
-    """Returns the region of the size that is scored, and its size there if it fits."""
+    """Returns the region of the scored size, and that size if it fits the image."""
     side = model.data.frame_size
     if not side:
         raise ValueError(
@@ -333,11 +335,11 @@ def _centred(
     if not all(0 <= c < size for c, size in zip(center, image.shape)):
         raise ValueError(
             f"{image.describe()}: center is row {center[0]}, column {center[1]}, "
-            f"expected one inside of the {image.shape[0]}x{image.shape[1]} pixels"
+            f"expected one inside the {image.shape[0]}x{image.shape[1]} pixels"
         )
     size = (side, side)
     if target is not None:
-        # One more pixel than there are is enough to see that the image is too small.
+        # One pixel more than the image has is enough to show that it is too small.
         size = tuple(
             max(1, round(min(side * target / mm, length + 1)))
             for mm, length in zip(image.spacing_mm, image.shape)
@@ -352,8 +354,8 @@ def _notes(
     notes = []
     if intensity.is_rescaled(image, model, crop):
         notes.append(
-            "the region's least and largest values became 0 and 1 (--window=minmax), "
-            "as in the pictures that the model was trained on"
+            "the region's smallest and largest values became 0 and 1 "
+            "(--window=minmax), as in the pictures that the model was trained on"
         )
     notes += _resolution_notes(image, model, crop, planned)
     if model.dataset["intensity"] == "hu" and image.pixels.min() >= 0:
@@ -366,7 +368,7 @@ def _notes(
             f"{frame}x{frame} pixels with a lesion in the middle; --center=row,col "
             "cuts one out"
         )
-    # Street scenes are scored whole, whatever the crops of the training.
+    # Street scenes are scored whole, even if the training took crops.
     elif side and max(seen) > 2 * side and model.camera_frame is None:
         cuts = "--center or --region cut" if frame else "--region cuts"
         notes.append(
@@ -396,7 +398,7 @@ def _resolution_notes(
     if target is None:
         return []
     if spacing is None:
-        # Whole PNG slices of LIDC are as in training, whatever their pixels' size.
+        # Whole PNG slices of LIDC are as in training, whatever their pixel size.
         if model.spacing_mm is None and not crop.cuts:
             return []
         return [
@@ -424,15 +426,16 @@ def _result_notes(
     model: LoadedModel,
     crop: CropConfig,
 ) -> list[str]:
-    """Says where samples of a lesion's crop look as if the crop were the wrong one.
+    """Returns notes if the samples suggest that the crop was badly chosen.
 
     Args:
-        image: that was segmented.
+        image: the image that was segmented.
         labels: [S, H, W].
-        cut_off: how many samples mark something at the edge of what the network sees.
-        planned: the part.
-        model: that drew them.
-        crop: which part was asked for.
+        cut_off: number of samples that mark something at the edge of what the network
+            sees.
+        planned: the region.
+        model: the model that drew the samples.
+        crop: the user's selection.
     """
     height, width = planned.seen.shape
     if not model.is_lidc or max(height, width) > model.data.frame_size:

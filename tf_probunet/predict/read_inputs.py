@@ -1,4 +1,4 @@
-"""Finds out what was given - files, a series, a folder of pictures - and reads it."""
+"""Reads what the user gave: files, a series, or a folder of pictures."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from collections.abc import Sequence
 import numpy as np
 
 from tf_probunet.imaging import read_dicom, read_nifti, read_picture
+from tf_probunet.imaging.crop_config import CropConfig
 from tf_probunet.imaging.input_image import InputImage
-from tf_probunet.predict.config import CropConfig
 
 _EXPECTED = "DICOM, NIfTI (.nii, .nii.gz), PNG, TIFF, JPEG or NumPy (.npy)"
 
 
 def read_inputs(inputs: Sequence[str], crop: CropConfig) -> list[InputImage]:
-    """Reads all images, each checked for values that are not numbers.
+    """Reads all images, and checks that their values are finite.
 
     Args:
-        inputs: files, or directories. The DICOM files of a directory, and those that
-            are given together, are the slices of one series. A directory without an
-            image of its own is searched to its depths.
-        crop: which series and slices, and the pixel size where files do not say.
+        inputs: files or directories. DICOM files of a directory, or given together,
+            are the slices of one series. A directory that has no image of its own is
+            searched with all directories inside.
+        crop: selects a series and slices, and has the pixel size if files do not.
 
     Returns:
         At least one image; no two have the same name.
 
     Raises:
         FileNotFoundError: there is no such file or directory.
-        ValueError: a file cannot be read or makes no sense.
+        ValueError: a file cannot be read, or makes no sense.
     """
     images: list[InputImage] = []
     series: list[pathlib.Path] = []
@@ -78,13 +78,13 @@ def _read_directory(path: pathlib.Path, crop: CropConfig) -> list[InputImage]:
 
 
 def _find(path: pathlib.Path) -> dict[str | None, list[pathlib.Path]]:
-    """Returns the files of a directory by kind; if no image, those of all inside."""
+    """Returns the files of a directory by kind; without an image, all files below."""
     found = collections.defaultdict(list)
     seen = set()
     for folder, inside, names in os.walk(path, followlinks=True, onerror=_raise):
         real = os.path.realpath(folder)
         inside[:] = sorted(name for name in inside if not name.startswith("."))
-        if real in seen:  # A link that leads back, or to the same folder again.
+        if real in seen:  # A link to a folder that was visited before.
             inside.clear()
             continue
         seen.add(real)
@@ -108,9 +108,9 @@ def _read_file(path: pathlib.Path, crop: CropConfig) -> list[InputImage]:
     }
     kind = _kind(path)
     if kind is None:
-        raise ValueError(f"{path}: of an unknown kind, expected {_EXPECTED}")
+        raise ValueError(f"{path}: unknown kind of file, expected {_EXPECTED}")
     if crop.series is not None:
-        raise ValueError(f"{path}: no DICOM file, expected no --series")
+        raise ValueError(f"{path}: not a DICOM file, expected no --series")
     return readers[kind](path, _stem(path), crop)
 
 
@@ -127,7 +127,7 @@ def _kind(path: pathlib.Path) -> str | None:
 
 
 def _stem(path: pathlib.Path) -> str:
-    """Returns what the results of a file are called: the name of a directory."""
+    """Returns the name of the directory for the results of a file."""
     name = path.name
     for suffix in (".nii.gz", path.suffix):
         if suffix and name.lower().endswith(suffix.lower()) and not path.is_dir():
@@ -144,7 +144,7 @@ def _check_values(image: InputImage) -> None:
             f"{image.describe()}: {bad} values are NaN or infinite, expected numbers"
         )
 
-    # From molecules to more than any body; areas in mm² stay numbers.
+    # From molecules to more than any body. Areas in mm² stay finite.
     if image.spacing_mm and not all(1e-6 < mm < 1e6 for mm in image.spacing_mm):
         raise ValueError(
             f"{image.describe()}: pixels of {image.spacing_mm[0]:g} x "
@@ -158,7 +158,7 @@ def _with_spacing(image: InputImage, crop: CropConfig) -> InputImage:
         return image
     if image.spacing_mm is not None:
         raise ValueError(
-            f"{image.describe()}: says itself that its pixels have "
+            f"{image.describe()}: the file has a pixel size of "
             f"{image.spacing_mm[0]:g} x {image.spacing_mm[1]:g} mm, expected no "
             "--spacing_mm"
         )
@@ -166,7 +166,7 @@ def _with_spacing(image: InputImage, crop: CropConfig) -> InputImage:
 
 
 def _with_own_names(images: Sequence[InputImage]) -> list[InputImage]:
-    """Numbers images of the same name, so that each has its own."""
+    """Numbers images of the same name, so that all names differ."""
     taken: set[str] = set()
     result = []
     for image in images:

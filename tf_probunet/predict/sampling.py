@@ -1,4 +1,4 @@
-"""Draws samples of an image of any size: whole, or tile by tile with shared latents."""
+"""Draws samples of images of any size, in tiles with shared latents if necessary."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import tensorflow as tf
 
 from tf_probunet import seeds
 from tf_probunet.artifacts.saved_model import LoadedModel
-from tf_probunet.predict.grid import resample
+from tf_probunet.imaging.resampling import resample
 from tf_probunet.predict.tiles import tiles
 
-# The prior sees larger images at a lower resolution, so that its memory is bounded.
+# The prior sees larger images at a lower resolution, to bound its memory.
 _MAX_PRIOR_PIXELS = 2**21
 # Probabilities held at once.
 _MAX_BYTES = 256 * 2**20
 
 
 def num_samples(model: LoadedModel, wanted: int) -> int:
-    """Returns how many samples are drawn: no more than the model has."""
+    """Returns the number of samples to draw: no more than the model has."""
     most = model.metadata["max_samples"]
     if most is None:
         most = wanted if model.metadata["is_stochastic"] else 1
@@ -37,17 +37,17 @@ def draw(
 ) -> Iterator[np.ndarray]:
     """Draws samples, a few at a time.
 
-    The latents are drawn once, from the prior of the whole image; all tiles are decoded
-    with them, so that a sample is one hypothesis everywhere. An image that is not cut
+    The latents are drawn once, from the prior of the whole image, and all tiles are
+    decoded with them: a sample is one hypothesis everywhere. An image of a single tile
     gets the samples of `serving_default` with the same seed. Models without a prior are
     sampled in each tile with the same seed.
 
     Args:
-        model: to draw from.
+        model: the model to draw from.
         image: [H, W, C] float32 in 0..1, of a size that the model allows.
-        count: samples in all.
+        count: number of samples.
         seed: of the samples.
-        tile_size: larger images are cut.
+        tile_size: larger images are cut into tiles.
         about: the file, for error messages.
 
     Yields:

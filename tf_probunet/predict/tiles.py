@@ -13,7 +13,7 @@ class Tile(NamedTuple):
     Attributes:
         rows: of the image.
         cols: of the image.
-        weights: [h, w] over 0, falling to the sides that other tiles share.
+        weights: [h, w] above 0, falling towards the sides shared with other tiles.
     """
 
     rows: slice
@@ -26,12 +26,12 @@ def tiles(shape: tuple[int, int], size: int, divisor: int) -> list[Tile]:
 
     Args:
         shape: height and width, multiples of `divisor`.
-        size: height and width of a tile at most; an axis that is no longer is not cut.
-        divisor: where a tile begins and how long it is are multiples of it, so that
-            the model's down-samplings fall on the same pixels in all tiles.
+        size: largest height and width of a tile. A shorter axis is not cut.
+        divisor: tiles start at multiples of it and have such sizes, so that the
+            model's down-samplings fall on the same pixels in all tiles.
 
     Returns:
-        The tiles, row by row. Weights of one tile alone are 1.
+        The tiles, row by row. The weights of a single tile are 1.
     """
     rows, cols = (_spans(length, size, divisor) for length in shape)
     return [
@@ -62,7 +62,7 @@ def _overlap(size: int) -> int:
 
 
 def _weights(span: tuple[int, int], length: int, size: int) -> np.ndarray:
-    """Returns a window [span] that is 1 but for rises over the overlap."""
+    """Returns weights [span] that are 1 except in the overlaps, where they fall."""
     start, end = span
     weights = np.ones(end - start, np.float32)
     rise = min(_overlap(size), end - start)

@@ -1,4 +1,4 @@
-"""Writes label maps and the mean and entropy maps as NIfTI, where the input lies."""
+"""Writes label maps, mean and entropy as NIfTI, at the input's position in space."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tf_probunet.predict.prediction import Prediction
 
 
 def write_labels(folder: pathlib.Path, prediction: Prediction) -> None:
-    """Writes `samples.nii.gz`, a slice with the samples along the fourth axis."""
+    """Writes `samples.nii.gz`: one slice, with the samples along the fourth axis."""
     _write(folder / "samples.nii.gz", prediction.labels, prediction.image)
 
 
@@ -45,6 +45,6 @@ def _write(path: pathlib.Path, maps: np.ndarray, image: InputImage) -> None:
 
 
 def _assumed(image: InputImage) -> Geometry:
-    """Puts an image of unknown place at the origin."""
+    """Puts an image of unknown position at the origin."""
     row_mm, col_mm = image.spacing_mm or (1.0, 1.0)
     return Geometry(np.diag([-col_mm, -row_mm, 1.0, 1.0]))

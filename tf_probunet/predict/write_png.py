@@ -1,4 +1,4 @@
-"""Writes label maps and the mean and entropy maps as PNG."""
+"""Writes label maps, mean and entropy as PNG."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from tf_probunet.preparation.lidc.crops import crop, resampling_weights
+from tf_probunet.imaging.resampling import crop_weights
+from tf_probunet.preparation.lidc.crops import crop
 
 
 def mask_at(shape, rows, columns):
@@ -103,32 +102,6 @@ def test_mask_of_one_pixel_does_not_vanish(spacing, column):
     assert not found[1:].any()
 
 
-def test_weights_by_hand():
-    # To pixels of half the size: quarters and three quarters, and at the edge 1.
-    weights, inside = resampling_weights(0, 4, 0.5, 2)
-    np.testing.assert_allclose(
-        weights, [[1, 0], [0.75, 0.25], [0.25, 0.75], [0, 1]], atol=1e-12
-    )
-    assert inside.all()
-    # To pixels of twice the size: a triangle of reach 2.
-    weights, _ = resampling_weights(1, 1, 2.0, 6)
-    np.testing.assert_allclose(weights, [[0, 0.125, 0.375, 0.375, 0.125, 0]])
-    # Outside.
-    weights, inside = resampling_weights(-1, 3, 1.0, 1)
-    assert inside.tolist() == [False, True, False]
-    assert weights.tolist() == [[0], [1], [0]]
-
-
-@settings(max_examples=40, deadline=None)
-@given(
-    st.integers(-50, 50), st.integers(1, 60), st.floats(0.4, 2.5), st.integers(1, 70)
-)
-def test_weights_sum_to_one_inside(start, size, scale, length):
-    weights, inside = resampling_weights(start, size, scale, length)
-    assert weights.shape == (size, length) and (weights >= 0).all()
-    np.testing.assert_allclose(weights.sum(axis=1), inside, atol=1e-12)
-
-
 def dense_crop(image, masks, spacing_mm):
     """The products over the whole slice that `crop` cuts to the weights' window."""
     weights, inside = [], []
@@ -136,7 +109,7 @@ def dense_crop(image, masks, spacing_mm):
         scale = 0.5 / spacing_mm[axis]
         centre = ((marked.min() + marked.max()) / 2 + 0.5) / scale
         start = int(np.floor(centre - 90 + 0.5))
-        found = resampling_weights(start, 180, scale, image.shape[axis])
+        found = crop_weights(start, 180, scale, image.shape[axis])
         weights.append(found[0])
         inside.append(found[1])
     values = weights[0] @ image.astype(np.float64) @ weights[1].T

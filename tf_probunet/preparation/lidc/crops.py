@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tf_probunet.imaging.dicom import AIR_HU
+from tf_probunet.imaging.resampling import crop_weights
 
 SPACING_MM = 0.5
 SIZE = 180
@@ -46,9 +47,7 @@ def crop(
         # In target pixels, from the edge of the slice.
         centre = ((marked[0] + marked[-1]) / 2 + 0.5) / scale
         start = int(np.floor(centre - size / 2 + 0.5))
-        axis_weights, axis_inside = resampling_weights(
-            start, size, scale, image.shape[axis]
-        )
+        axis_weights, axis_inside = crop_weights(start, size, scale, image.shape[axis])
         # Most of the slice has no weight in the crop, and most of a mask is empty: it
         # is left out of the products.
         used = np.flatnonzero(axis_weights.any(axis=0))
@@ -68,30 +67,3 @@ def crop(
         if share.any() and not mask.any():
             mask[np.unravel_index(share.argmax(), share.shape)] = True
     return np.rint(values).astype(np.int16), cropped
-
-
-def resampling_weights(
-    start: int, size: int, scale: float, length: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Returns linear interpolation along one axis as a matrix.
-
-    Args:
-        start: index of the first target pixel; the edges of target pixel 0 and source
-            pixel 0 coincide.
-        size: number of target pixels.
-        scale: target pixel size over source pixel size; over 1 (fewer pixels), the
-            triangle of weights is as much wider.
-        length: number of source pixels.
-
-    Returns:
-        weights: [size, length]; rows sum to 1 for target pixels whose centre is inside
-            of the source, and are 0 for the others.
-        inside: [size] bool, where the centre is inside of the source.
-    """
-    centres = (np.arange(start, start + size) + 0.5) * scale - 0.5
-    inside = (centres >= -0.5) & (centres <= length - 0.5)
-    # Beyond the middle of the outermost pixel its value goes on.
-    distances = np.abs(centres.clip(0, length - 1)[:, None] - np.arange(length))
-    weights = np.maximum(0.0, 1.0 - distances / max(scale, 1.0))
-    weights /= weights.sum(axis=1, keepdims=True)
-    return weights * inside[:, None], inside

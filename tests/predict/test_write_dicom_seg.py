@@ -7,7 +7,8 @@ import pydicom
 import pytest
 from helpers import dicom_writer
 
-from tf_probunet.predict.config import CropConfig, PredictConfig
+from tf_probunet.imaging.crop_config import CropConfig
+from tf_probunet.predict.config import PredictConfig
 from tf_probunet.predict.predict import predict
 
 
