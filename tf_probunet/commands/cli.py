@@ -94,12 +94,17 @@ def start(
     app.run(lambda _: _guarded(run), argv=sys.argv[:1], flags_parser=lambda argv: argv)
 
 
-def define_config_flags(config_class: type, skip: Sequence[str] = ()) -> None:
+def define_config_flags(
+    config_class: type,
+    skip: Sequence[str] = (),
+    flag_values: flags.FlagValues = FLAGS,
+) -> None:
     """Defines a flag for each field of a configuration dataclass.
 
     The help text, the choices and another name come from the field's metadata
     (`help`, `choices`, `flag`).
     """
+    place = {"module_name": main_module(), "flag_values": flag_values}
     for field in dataclasses.fields(config_class):
         if field.name in skip:
             continue
@@ -108,9 +113,7 @@ def define_config_flags(config_class: type, skip: Sequence[str] = ()) -> None:
         choices = field.metadata.get("choices")
         kind = str(field.type).split("|")[0].strip()
         if choices:
-            flags.DEFINE_enum(
-                name, field.default, choices, text, module_name=main_module()
-            )
+            flags.DEFINE_enum(name, field.default, choices, text, **place)
         else:
             define = {
                 "int": flags.DEFINE_integer,
@@ -118,13 +121,15 @@ def define_config_flags(config_class: type, skip: Sequence[str] = ()) -> None:
                 "bool": flags.DEFINE_bool,
                 "str": flags.DEFINE_string,
             }[kind]
-            define(name, field.default, text, module_name=main_module())
+            define(name, field.default, text, **place)
 
 
-def config_from_flags(config_class: type, **fixed: Any) -> Any:
+def config_from_flags(
+    config_class: type, flag_values: flags.FlagValues = FLAGS, **fixed: Any
+) -> Any:
     """Builds a configuration from the flags that `define_config_flags` defined."""
     values = {
-        field.name: FLAGS[flag_name(field)].value
+        field.name: flag_values[flag_name(field)].value
         for field in dataclasses.fields(config_class)
         if field.name not in fixed
     }

@@ -88,6 +88,11 @@ def model_card(
             f"{cityscapes_labels.NUM_SWITCHES} classes flipped at random to a new one "
             f"each, {cityscapes_labels.NUM_MODES} modes per image"
         )
+    training = f"{_training(config)}; all settings in `config.json`"
+    validated = _validation(config, metadata, validation)
+    if not dataset["counts"]:  # Not a run of run/train.py.
+        counts, training = "not recorded", "by Keras' `fit`; it is not recorded"
+        validated = "none is recorded."
     return f"""# {metadata["model"]} trained on {dataset["name"]}
 
 Made by tf_probunet {__version__}. {metadata["parameters"]:,} parameters.
@@ -98,8 +103,8 @@ Made by tf_probunet {__version__}. {metadata["parameters"]:,} parameters.
   ({values}); height and width are multiples of {metadata["size_divisor"]}.
 - **Signatures**: {", ".join(f"`{name}`" for name in metadata["signatures"])}.
 - **Network**: {_network(config, metadata)}.
-- **Training**: {_training(config)}; all settings in `config.json`.
-- **Validation**: {_validation(config, metadata, validation)}
+- **Training**: {training}.
+- **Validation**: {validated}
 
 {_score_section(scores, validation) if scores else ""}{_LIDC if is_lidc else ""}\
 ## Intended use and limits
