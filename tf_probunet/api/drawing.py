@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -44,14 +45,17 @@ def plot_samples(
         >>> len(figure.axes)
         5
     """
-    from tf_probunet.figures import sample_grid
+    from tf_probunet.figures import sample_grid, style
 
     shown = to_unit_range(image)
     samples = _stack(samples, "samples", shown)
     graders = samples[:0] if graders is None else _stack(graders, "graders", shown)
-    return sample_grid.draw(
+    figure = sample_grid.draw(
         images=shown[None], graders=graders[None], samples=samples[None], title=title
     )
+    # Notebooks show figures by themselves only after pyplot was imported.
+    figure._repr_png_ = functools.partial(style.to_png, figure)
+    return figure
 
 
 def to_unit_range(image: ArrayLike) -> np.ndarray:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -52,9 +51,7 @@ class Hypotheses:
 
     def _repr_png_(self) -> bytes:
         """Draws the hypotheses where a notebook shows them."""
-        buffer = io.BytesIO()
-        self.plot().savefig(buffer, format="png", dpi=150)
-        return buffer.getvalue()
+        return self.plot()._repr_png_()
 
     def __repr__(self) -> str:
         marked = np.count_nonzero(self.labels.reshape(len(self), -1), axis=1)

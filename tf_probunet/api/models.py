@@ -188,7 +188,7 @@ class ProbUNet(_KerasHabits, prob_unet.ProbUNet):
 
     Example:
         >>> model = pu.ProbUNet(num_classes=2, image_channels=1, base_channels=4,
-        ...                     num_scales=3)
+        ...                     num_scales=2, convs_per_block=1)
         >>> images = np.random.default_rng(0).random([8, 16, 16, 1])
         >>> masks = (images[..., 0] > 0.5).astype(int)
         >>> model.compile(optimizer="adam")

@@ -109,6 +109,7 @@ def evaluate(
         >>> pu.evaluate(samples, graders)
         1 image
                    1 sample  4 samples  8 samples
+        -----------------------------------------
         GED²          0.500      0.000      0.000
         floor         0.833      0.333      0.250
         HM-IoU                              1.000
