@@ -102,7 +102,7 @@ def _markdown(docstring: str) -> str:
     for paragraph in _paragraphs(docstring):
         heading, _, body = paragraph.partition(":\n")
         if heading not in _HEADINGS:
-            parts.append(paragraph)
+            parts += _with_formulas(paragraph)
         elif heading == "Example":
             parts.append(f"```python\n{textwrap.dedent(body)}\n```")
         elif heading == "Returns":
@@ -116,6 +116,14 @@ def _markdown(docstring: str) -> str:
 def _paragraphs(docstring: str) -> list[str]:
     """Splits a docstring at blank lines before text that is not indented."""
     return [p.rstrip() for p in re.split(r"\n\n(?=\S)", docstring)]
+
+
+def _with_formulas(paragraph: str) -> list[str]:
+    """Splits a paragraph; what is indented in it is a formula."""
+    return [
+        f"```\n{textwrap.dedent(part)}\n```" if part.startswith(" ") else part
+        for part in re.split(r"\n\n", paragraph)
+    ]
 
 
 def _bullets(body: str) -> str:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers import saved_models
 
 import tf_probunet as pu
+from tf_probunet.dataset import records
 from tf_probunet.evaluation import sources
 
 
@@ -83,3 +87,30 @@ def test_a_path_or_a_name_is_loaded(lidc, tmp_path):
         pu.pretrained("lidc_gpu")
     with pytest.raises(FileNotFoundError, match="not a SavedModel"):
         pu.load(tmp_path)
+
+
+def test_a_model_without_latents_says_so(phantom_dir, tmp_path):
+    info = records.read_info(phantom_dir)
+    path = saved_models.save(tmp_path / "model", saved_models.levels, info)
+    model, image = pu.load(path), np.zeros([32, 32], np.int16)
+    assert model.sample(image, num_samples=2).shape == (2, 32, 32)
+    for function, arguments in (("prior", ()), ("decode", (np.zeros([1, 6]),))):
+        with pytest.raises(ValueError, match=f"model: a made_up without {function}"):
+            getattr(model, function)(image, *arguments)
+
+
+@pytest.mark.parametrize(
+    ("names", "scored"),
+    [
+        (["background", "lesion"], None),
+        (["background", "a", "b"], (1, 2)),
+        (["road", "car", "tree"], (0, 1, 2)),
+    ],
+)
+def test_hypotheses_differ_in_the_classes_that_are_not_background(lidc, names, scored):
+    loaded = lidc._model
+    network = dataclasses.replace(loaded.network, num_classes=len(names))
+    dataset = {**loaded.dataset, "class_names": names}
+    model = dataclasses.replace(loaded, network=network, dataset=dataset)
+    labels = pu.Predictor(model)._label_set()
+    assert (labels and labels.scored) == scored

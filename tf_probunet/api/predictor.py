@@ -143,6 +143,11 @@ class Predictor:
             images: one image or a batch.
             num_samples: over which the mean is taken.
             seed: as for `sample`.
+
+        Returns:
+            `probabilities` [H, W, K], their `entropy` [H, W] in nats, which shows where
+            the model is unsure, and `labels` [H, W], one segmentation to stand for all;
+            each with a batch axis for a batch.
         """
         inputs = self._inputs(images)
         found = [
@@ -207,17 +212,27 @@ class Predictor:
         )
 
     def prior(self, images: ArrayLike) -> Gaussian:
-        """Returns the prior P(z | image) of a model with latents."""
+        """Computes the prior P(z | image) of a model with latents.
+
+        Args:
+            images: one image or a batch.
+
+        Returns:
+            `mean` and `stddev` of a diagonal Gaussian, [L], or [B, L] for a batch.
+        """
         inputs = self._inputs(images)
         found = [self._call("prior", inputs, b) for b in range(len(inputs.seen))]
         return _gaussian(inputs, found)
 
     def posterior(self, images: ArrayLike, labels: ArrayLike) -> Gaussian:
-        """Returns the posterior Q(z | image, labels) of a model with latents.
+        """Computes the posterior Q(z | image, labels) of a model with latents.
 
         Args:
             images: one image or a batch.
             labels: [H, W], or [B, H, W] for a batch.
+
+        Returns:
+            `mean` and `stddev` as for `prior`.
         """
         inputs = self._inputs(images)
         maps = inputs.seen_labels(labels)
@@ -234,6 +249,7 @@ class Predictor:
         Returns:
             Label maps [S, H, W] or [B, S, H, W], uint8.
         """
+        self._require("decode")
         inputs = self._inputs(images)
         z = np.asarray(z, np.float32)
         z = z if inputs.is_batch else z[None]
@@ -307,10 +323,16 @@ class Predictor:
     def _call(
         self, function: str, inputs: Inputs, b: int, *tensors: object
     ) -> dict[str, np.ndarray]:
-        if not self._model.has(function):
-            raise ValueError(f"{self.path}: a {self.name} has no {function}")
+        self._require(function)
         about = inputs.name(b)
         return self._model.call(function, inputs.seen[b : b + 1], *tensors, about=about)
+
+    def _require(self, function: str) -> None:
+        if not self._model.has(function):
+            raise ValueError(
+                f"{self.path}: a {self.name} without {function}, expected a model with "
+                "latents"
+            )
 
     def _label_set(self) -> LabelSet | None:
         """Returns the classes that tell hypotheses apart; None for binary masks."""
