@@ -31,11 +31,14 @@ def _plain() -> models.base.SegmentationModel:
 
 @pytest.mark.parametrize("name", registry.MODELS)
 def test_every_model_learns_from_arrays(name, arrays):
-    model = getattr(pu, registry.MODELS[name].class_name)(num_heads=4, **_TINY)
+    settings = {**_TINY, "base_channels": 4, "initializer": "he_normal"}
+    model = getattr(pu, registry.MODELS[name].class_name)(
+        num_heads=4, dropout_rate=0.1, **settings
+    )
     assert model.config.name == name
-    model.compile(optimizer=tf.keras.optimizers.Adam(0.01))
-    losses = model.fit(*arrays, batch_size=4, epochs=4, verbose=0).history["loss"]
-    assert losses[-1] < losses[0]
+    model.compile(optimizer=tf.keras.optimizers.Adam(0.03))
+    losses = model.fit(*arrays, batch_size=4, epochs=30, verbose=0).history["loss"]
+    assert losses[-1] < 0.9 * losses[0]
     assert model.sample(arrays[0], num_samples=2).shape == [4, 2, 8, 8, 2]
 
 
