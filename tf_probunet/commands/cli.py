@@ -95,13 +95,18 @@ def start(
     app.run(lambda _: _guarded(run), argv=sys.argv[:1], flags_parser=lambda argv: argv)
 
 
-def define_config_flags(config_class: type, skip: Sequence[str] = ()) -> None:
+def define_config_flags(
+    config_class: type,
+    skip: Sequence[str] = (),
+    flag_values: flags.FlagValues = FLAGS,
+) -> None:
     """Defines a flag for each field of a configuration dataclass.
 
     The help text, the choices and another name come from the field's metadata
     (`help`, `choices`, `flag`).
     """
     types = field_types(config_class)
+    place = {"module_name": main_module(), "flag_values": flag_values}
     for field in dataclasses.fields(config_class):
         if field.name in skip:
             continue
@@ -110,7 +115,7 @@ def define_config_flags(config_class: type, skip: Sequence[str] = ()) -> None:
         choices = field.metadata.get("choices")
         default = None if field.default is dataclasses.MISSING else field.default
         if choices:
-            flags.DEFINE_enum(name, default, choices, text, module_name=main_module())
+            flags.DEFINE_enum(name, default, choices, text, **place)
             continue
         kind = types[field.name][0]
         if kind == INTS:
@@ -122,10 +127,12 @@ def define_config_flags(config_class: type, skip: Sequence[str] = ()) -> None:
             str: flags.DEFINE_string,
             INTS: flags.DEFINE_list,
         }[kind]
-        define(name, default, text, module_name=main_module())
+        define(name, default, text, **place)
 
 
-def config_from_flags(config_class: type, **fixed: Any) -> Any:
+def config_from_flags(
+    config_class: type, flag_values: flags.FlagValues = FLAGS, **fixed: Any
+) -> Any:
     """Builds a configuration from the flags that `define_config_flags` defined.
 
     Raises:
@@ -135,7 +142,7 @@ def config_from_flags(config_class: type, **fixed: Any) -> Any:
     values = {}
     for field in dataclasses.fields(config_class):
         if field.name not in fixed:
-            value = FLAGS[flag_name(field)].value
+            value = flag_values[flag_name(field)].value
             is_list = types[field.name][0] == INTS
             values[field.name] = _integers(field, value) if is_list else value
     return config_class(**values, **fixed)

@@ -75,6 +75,11 @@ def model_card(
             f"{cityscapes_labels.NUM_SWITCHES} classes flipped at random to a new one "
             f"each, {cityscapes_labels.NUM_MODES} modes per image"
         )
+    training = f"{_training(config)}; all settings in `config.json`"
+    validated = _validation(config, metadata)
+    if not dataset["counts"]:  # Not a run of run/train.py.
+        counts, training = "not recorded", "by Keras' `fit`; it is not recorded"
+        validated = "none is recorded."
     return f"""# {metadata["model"]} trained on {dataset["name"]}
 
 Made by tf_probunet {__version__}. {metadata["parameters"]:,} parameters.
@@ -85,8 +90,8 @@ Made by tf_probunet {__version__}. {metadata["parameters"]:,} parameters.
   ({values}). {_sizes(metadata)}
 - **Signatures**: {", ".join(f"`{name}`" for name in metadata["signatures"])}.
 - **Network**: {_network(config, metadata)}.
-- **Training**: {_training(config)}; all settings in `config.json`.
-- **Validation**: {_validation(config, metadata)}
+- **Training**: {training}.
+- **Validation**: {validated}
 
 {_score_section(scores, metadata) if scores else ""}{_LIDC if is_lidc else ""}\
 ## Intended use and limits

@@ -55,7 +55,7 @@ class Grid:
 
         Args:
             num_images: N.
-            groups: the maps of each image.
+            groups: the maps of each image; empty groups are left out.
             aspect: height of an image divided by its width.
             layout: one of `LAYOUTS`.
             title: above the grid.
@@ -70,6 +70,7 @@ class Grid:
                 f"layout is {layout!r}; expected one of {', '.join(LAYOUTS)}"
             )
         self._in_rows = layout == "rows"
+        groups = [group for group in groups if group.number]
         self._num_images, self._groups = num_images, groups
         sizes = [group.number for group in groups]
         # The sum of the gaps between groups before each map.

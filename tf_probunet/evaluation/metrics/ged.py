@@ -68,6 +68,14 @@ def energy_distance(
 
     Raises:
         ValueError: on unknown values, options or weights, or shapes that do not fit.
+
+    Example:
+        >>> graders = np.zeros([4, 32, 32], int)
+        >>> graders[:2, 8:20, 8:20] = 1
+        >>> pu.energy_distance(graders[1:3], graders)  # One of each kind.
+        0.0
+        >>> pu.energy_distance(graders[:1], graders)
+        0.5
     """
     terms = energy_terms(
         samples,

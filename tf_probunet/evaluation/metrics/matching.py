@@ -53,6 +53,12 @@ def hungarian_iou(
 
     Raises:
         ValueError: on other values or on shapes that do not fit.
+
+    Example:
+        >>> graders = np.zeros([4, 32, 32], int)
+        >>> graders[:2, 8:20, 8:20] = 1
+        >>> pu.hungarian_iou(graders[:1], graders)  # It matches two of the four.
+        0.5
     """
     return matched_iou(
         _one_image(samples, graders).cross,

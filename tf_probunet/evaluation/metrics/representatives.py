@@ -71,6 +71,13 @@ def representatives(
 
     Raises:
         ValueError: on unknown values, shapes or weights, or a count below 1.
+
+    Example:
+        >>> samples = np.zeros([8, 32, 32], int)
+        >>> samples[:6, 8:20, 8:20] = 1
+        >>> chosen = pu.representatives(samples, 2)
+        >>> chosen.indices.tolist(), chosen.weights.round(6).tolist()
+        ([0, 6], [0.75, 0.25])
     """
     if count < 1:
         raise ValueError(f"count is {count}; expected at least 1")

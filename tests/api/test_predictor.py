@@ -1,0 +1,116 @@
+"""Trained models as functions of arrays."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers import saved_models
+
+import tf_probunet as pu
+from tf_probunet.dataset import records
+from tf_probunet.evaluation import sources
+
+
+def test_samples_are_those_that_are_scored(lidc, lesion):
+    frames = np.stack([lesion, np.roll(lesion, 3, axis=0)])[..., None]
+    keys = ["first", "second"]
+    source = sources.SavedModel(lidc.path, seed=2)
+    scored = source.draw(keys, (frames / 255).astype(np.float32), 4, with_mean=True)
+    seeds = [sources.image_seed(2, key) for key in keys]
+    samples = lidc.sample(frames, num_samples=4, seed=seeds)
+    assert samples.dtype == np.uint8
+    np.testing.assert_array_equal(samples, scored.labels)
+    assert 50 < samples[0, 0].sum() < 300  # The disc has 109 pixels.
+    probabilities = lidc.probabilities(frames, num_samples=4, seed=seeds)
+    np.testing.assert_array_equal(probabilities.argmax(-1), samples)
+    np.testing.assert_allclose(probabilities.mean(axis=1), scored.mean, atol=1e-6)
+
+
+def test_a_batch_is_its_images_with_consecutive_seeds(lidc, lesion):
+    batch = np.stack([lesion, lesion])[..., None]
+    together = lidc.sample(tf.constant(batch), num_samples=2, seed=3)
+    alone = [lidc.sample(lesion, num_samples=2, seed=3 + b) for b in range(2)]
+    np.testing.assert_array_equal(together, alone)
+    assert (together[0] != together[1]).any()
+
+
+def test_mean_prior_and_decode_fit_together(lidc, lesion):
+    mean, prior = lidc.mean(lesion, num_samples=4, seed=1), lidc.prior(lesion)
+    assert prior.mean.shape == prior.stddev.shape == (6,)
+    decoded = lidc.decode(lesion, prior.mean[None])
+    np.testing.assert_array_equal(decoded[0], mean.labels)
+    samples = lidc.probabilities(lesion, num_samples=4, seed=1)
+    np.testing.assert_allclose(mean.probabilities, samples.mean(axis=0), atol=1e-6)
+    assert mean.entropy[0, 0] == 0
+    assert 0.1 < mean.entropy.max() <= np.log(2) + 1e-6
+    batch = lidc.prior(np.stack([lesion] * 2)[..., None])
+    np.testing.assert_allclose(batch.mean, [prior.mean] * 2, rtol=1e-5)
+
+
+def test_the_likelihood_prefers_the_lesion_to_another_mask(lidc, lesion):
+    disc = lesion > 100
+    likely = lidc.log_likelihood(lesion, disc)
+    assert likely > lidc.log_likelihood(lesion, np.roll(disc, 12, axis=0)) + 50
+    posterior, prior = lidc.posterior(lesion, disc), lidc.prior(lesion)
+    assert posterior.stddev.prod() < prior.stddev.prod()
+
+
+def test_latents_that_do_not_fit_are_refused(lidc, lesion):
+    with pytest.raises(
+        ValueError, match=r"z has shape \(6,\); expected \[samples, 6\]"
+    ):
+        lidc.decode(lesion, np.zeros(6))
+    with pytest.raises(ValueError, match=r"\(1, 2, 6\); expected \[2, samples, 6\]"):
+        lidc.decode(np.stack([lesion] * 2)[..., None], np.zeros([1, 2, 6]))
+
+
+def test_arguments_that_do_not_fit_are_refused(lidc, lesion):
+    with pytest.raises(ValueError, match="num_samples is 0, expected at least 1"):
+        lidc.sample(lesion, num_samples=0)
+    with pytest.raises(ValueError, match="sampling is 'sobol', expected one of"):
+        lidc.sample(lesion, sampling="sobol")
+    with pytest.raises(ValueError, match="'stratified', but .* independent samples"):
+        lidc.sample(lesion, sampling="stratified")
+
+
+def test_a_path_or_a_name_is_loaded(lidc, tmp_path):
+    assert repr(lidc) == (
+        "Predictor('prob_unet', classes: background, lesion, frames of 64x64 to "
+        "128x128)"
+    )
+    with pytest.raises(FileNotFoundError, match="lidc_gpu: no such dir.*lidc_cpu"):
+        pu.load("lidc_gpu")
+    with pytest.raises(FileNotFoundError, match="lidc_gpu: no model .* lidc_cpu"):
+        pu.pretrained("lidc_gpu")
+    with pytest.raises(FileNotFoundError, match="not a SavedModel"):
+        pu.load(tmp_path)
+
+
+def test_a_model_without_latents_says_so(phantom_dir, tmp_path):
+    info = records.read_info(phantom_dir)
+    path = saved_models.save(tmp_path / "model", saved_models.levels, info)
+    model, image = pu.load(path), np.zeros([32, 32], np.int16)
+    assert model.sample(image, num_samples=2).shape == (2, 32, 32)
+    for function, arguments in (("prior", ()), ("decode", (np.zeros([1, 6]),))):
+        with pytest.raises(ValueError, match=f"model: a made_up without {function}"):
+            getattr(model, function)(image, *arguments)
+
+
+@pytest.mark.parametrize(
+    ("names", "scored"),
+    [
+        (["background", "lesion"], None),
+        (["background", "a", "b"], (1, 2)),
+        (["road", "car", "tree"], (0, 1, 2)),
+    ],
+)
+def test_hypotheses_differ_in_the_classes_that_are_not_background(lidc, names, scored):
+    loaded = lidc._model
+    network = dataclasses.replace(loaded.network, num_classes=len(names))
+    dataset = {**loaded.dataset, "class_names": names}
+    model = dataclasses.replace(loaded, network=network, dataset=dataset)
+    labels = pu.Predictor(model)._label_set()
+    assert (labels and labels.scored) == scored
