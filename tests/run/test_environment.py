@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -85,7 +86,8 @@ def test_without_an_environment_one_line_says_what_to_do(clone, unfinished):
 def test_every_command_finds_it():
     for path in sorted(_RUN.glob("[!_]*.py")):
         # Whatever stands before it must be there without the environment.
-        before, _, _ = path.read_text(encoding="utf-8").partition("\nimport _cli\n")
+        text = path.read_text(encoding="utf-8")
+        before = re.split(r"\n(?:import|from) _start\b", text)[0]
         for package in ("absl", "numpy", "tensorflow", "tf_probunet", "matplotlib"):
             assert f"\nimport {package}" not in before, path
             assert f"\nfrom {package}" not in before, path
