@@ -5,6 +5,6 @@ Importing the package is quick: TensorFlow is loaded only by the modules that us
 
 from tf_probunet import lane as _lane
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _lane.prepare()
