@@ -1,4 +1,4 @@
-"""NPY and NPZ files whose sizes are checked before anything is allocated."""
+"""Reads NPY and NPZ files after checking the sizes that they announce."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from tf_probunet import damage, files, limits
 
-# Of a text, once it is a Python object in a list, a set and a few tables.
+# Bytes of a text as a Python object, in a list, a set and a few tables.
 _BYTES_PER_TEXT = 1000
 _PIECE = 2**24
 
@@ -82,7 +82,7 @@ def read_npz(
 
 
 def npz_header(path: files.Path, name: str) -> tuple[tuple[int, ...], np.dtype]:
-    """Returns shape and type of an array in an NPZ file; nothing else is unpacked.
+    """Returns shape and type of an array in an NPZ file without unpacking it.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -137,7 +137,7 @@ def _read_header(stream: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype]:
         raise ValueError(f"format version {version}, expected 1.0 or 2.0")
     try:
         return _READERS[version](stream)
-    except MemoryError as error:  # Python's way to refuse brackets in brackets.
+    except MemoryError as error:  # Python refuses deeply nested brackets like this.
         raise ValueError("a header of too many levels") from error
 
 
@@ -158,7 +158,7 @@ def _read_array(stream: BinaryIO, size: int) -> np.ndarray:
     extra = 0 if dtype.kind in "biufc" else values * _BYTES_PER_TEXT
     limits.check(announced + extra, f"an array of {values} values")
     content = bytearray(announced)
-    # Piece by piece: a packed stream makes a copy of whatever is asked for at once.
+    # Piece by piece, because a compressed stream copies everything it is asked for.
     view = memoryview(content)
     for start in range(0, announced, _PIECE):
         piece = view[start : start + _PIECE]

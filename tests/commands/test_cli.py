@@ -194,12 +194,8 @@ def test_exit_codes(tmp_path, body, code, stderr):
     assert (done.returncode, done.stderr) == (code, stderr)
 
 
-def _raise_from_tensorflow(
-    message: str, error: str = "ResourceExhaustedError"
-) -> str:
-    return (
-        f"import tensorflow as tf; raise tf.errors.{error}(None, None, {message!r})"
-    )
+def _raise_from_tensorflow(message: str, error: str = "ResourceExhaustedError") -> str:
+    return f"import tensorflow as tf; raise tf.errors.{error}(None, None, {message!r})"
 
 
 def test_full_disk_under_tensorflow_gives_one_line(tmp_path):
@@ -247,6 +243,6 @@ def test_a_want_of_memory_is_one_line(tmp_path):
     message = "Graph execution error:\n{{node x}} OOM when allocating [9] [Op:A]"
     done = _command(tmp_path, _raise_from_tensorflow(message))
     assert _one_line_error(done) == (
-        "error: out of memory (OOM when allocating [9]); smaller images, batches or "
-        "networks need less"
+        "error: out of memory (OOM when allocating [9]); use smaller images, batches "
+        "or networks"
     )

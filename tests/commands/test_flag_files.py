@@ -68,7 +68,8 @@ def test_each_is_a_valid_configuration_with_directories(read):
 
 
 def test_the_flags_read_what_the_documents_prepare(read):
-    texts = [_ROOT / "docs" / "cityscapes.md", _ROOT / "run" / "prepare_cityscapes.py"]
+    commands = _ROOT / "tf_probunet" / "commands"
+    texts = [_ROOT / "docs" / "cityscapes.md", commands / "prepare_cityscapes.py"]
     for path in texts:
         command = r"prepare_cityscapes.py --cityscapes_dir=cityscapes --out_dir=(\S+)"
         (written,) = re.findall(command, path.read_text(encoding="utf-8"))

@@ -339,7 +339,7 @@ def test_lengths_have_the_checksum_of_tensorflow(written):
             lambda shard, at: shard[:at] + bytes([shard[at] ^ 1]) + shard[at + 1 :],
             "the length of record 3 does not fit its checksum",
         ),
-        (lambda shard, at: shard[: at + 9], "it ends inside of record 3"),
+        (lambda shard, at: shard[: at + 9], "it ends inside record 3"),
         (lambda shard, at: shard[:at], "holds 2 records, but dataset_info.json says 7"),
         (
             lambda shard, at: shard + shard[:at],

@@ -3,8 +3,8 @@
     python run/export.py --run_dir=runs/phantom_prob_unet --out_dir=runs/saved_model
     python run/export.py --members='runs/unet_*' --out_dir=runs/ensemble
 
-The second puts U-Nets with different seeds together: n samples are n members. With
---results, an earlier export's scores by run/evaluate.py stand on the model card.
+The second command combines U-Nets with different seeds: n samples are n members. With
+--results, the model card shows the scores that run/evaluate.py gave an earlier export.
 """
 
 from absl import flags
@@ -12,13 +12,13 @@ from absl import flags
 from tf_probunet.commands import cli
 
 flags.DEFINE_string("run_dir", None, "a run of run/train.py")
-flags.DEFINE_string("members", None, "pattern for the runs of an ensemble, in quotes")
+flags.DEFINE_string("members", None, "pattern of the runs of an ensemble, in quotes")
 flags.DEFINE_string("out_dir", None, "where to write the SavedModel")
 flags.DEFINE_enum("checkpoint", "best", ["best", "last"], "which checkpoint")
 flags.DEFINE_string(
     "results", None, "an --out_dir of run/evaluate.py, for the model card"
 )
-flags.DEFINE_bool("overwrite", False, "replace what lies in --out_dir")
+flags.DEFINE_bool("overwrite", False, "replace the SavedModel in --out_dir")
 REQUIRED = ["out_dir"]
 
 

@@ -1,6 +1,6 @@
 """The Cityscapes label table and the five class switches: names, ids, colours, modes.
 
-The only place where they are written down; NumPy only, no TensorFlow.
+This is the only place that defines them. It needs NumPy only.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ _TRAIN_LABELS = tuple(
 
 NUM_TRAIN_CLASSES = len(_TRAIN_LABELS)
 
-# In this order; bit i of a mode's number says whether switch i is flipped.
+# The order matters: bit i of a mode's number says whether switch i is flipped.
 SWITCHES: tuple[Switch, ...] = tuple(
     Switch(name, class_id, NUM_TRAIN_CLASSES + i, Fraction(8 - i, 17))
     for i, (name, class_id) in enumerate(

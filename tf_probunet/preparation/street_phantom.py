@@ -1,6 +1,6 @@
-"""Made-up street scenes in the raw layout of Cityscapes, for tests and demonstrations.
+"""Artificial street scenes in the raw layout of Cityscapes, for tests and demos.
 
-Every scene holds all five switchable classes, ignored labels and most other classes.
+Every scene has all five switchable classes, ignored labels and most other classes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tf_probunet import files, locks
 from tf_probunet.dataset import cityscapes_labels
 from tf_probunet.hashing import salted_hash
 
-# Three of the training cities are the ones that the paper keeps for validation.
+# Three of the training cities are the paper's validation cities.
 CITIES = {
     "train": ("aachen", "bochum", "darmstadt", "hamburg", "monchengladbach", "ulm"),
     "val": ("frankfurt", "lindau"),
@@ -26,7 +26,7 @@ CITIES = {
 _IDS = {label.name: label.id for label in cityscapes_labels.LABELS}
 _SWITCHABLE_IDS = tuple(_IDS[switch.name] for switch in cityscapes_labels.SWITCHES)
 
-# A class that is hardly to be seen does not count as present.
+# A class that covers less does not count as present.
 _LEAST_FRACTION = 1 / 2000
 
 # Metres: the camera's height above the road, and the layout of the street.
@@ -92,12 +92,11 @@ def write(
     """Writes scenes as `leftImg8bit` and `gtFine` PNGs, by split and city.
 
     Args:
-        out_dir: the folder that takes the place of the Cityscapes folder.
+        out_dir: the folder to use instead of the Cityscapes folder.
         images_per_city: scenes for each of the cities in `CITIES`.
         height: of the pictures.
         width: of the pictures.
-        seed: another seed gives other scenes; a scene depends on nothing else but its
-            name and size.
+        seed: the seed. A scene depends only on it, its name and its size.
 
     Returns:
         The number of scenes.
@@ -128,7 +127,7 @@ def _save(path: pathlib.Path, array: np.ndarray) -> None:
 
 
 class _Street:
-    """A street in perspective; what is far away is painted first.
+    """A street in perspective, painted from far to near.
 
     Points are (x to the right, y up from the road, z ahead) in metres.
     """
@@ -167,7 +166,7 @@ class _Street:
     def _polygon(
         self, points: Sequence[Sequence[float]], color: Color, name: str | None = None
     ) -> None:
-        """Fills a polygon of points in space; without a name the labels stay."""
+        """Fills a polygon of points in space; without a name it keeps the labels."""
         flat = [self._project(*point) for point in points]
         self._image_draw.polygon(flat, fill=color)
         if name is not None:

@@ -1,4 +1,4 @@
-"""LIDC images that others have cut out already, as PNG files in two known layouts."""
+"""Reads ready-made crops of LIDC, as PNG files in two known layouts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class PatientTask:
         root: the input directory.
         patient: name of the patient.
         images: their files.
-        size: expected pixels on each side.
+        size: expected height and width in pixels.
     """
 
     root: str
@@ -223,7 +223,7 @@ def _read_grey(task: PatientTask, name: str) -> np.ndarray:
             image = PIL.Image.open(file, formats=["PNG"])
             mode, size = image.mode, image.size
             fits = mode in ("L", "1") and size == (task.size, task.size)
-            # Other sizes are not unpacked, whatever they are.
+            # Pictures of other sizes are not decoded.
             values = np.array(image) if fits else None
     except FileNotFoundError:
         raise
