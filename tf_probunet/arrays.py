@@ -10,7 +10,7 @@ import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import BinaryIO
+from typing import IO
 
 import numpy as np
 
@@ -130,7 +130,7 @@ def _member(members: dict[str, zipfile.ZipInfo], name: str) -> zipfile.ZipInfo:
     return members[name]
 
 
-def _read_header(stream: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype]:
+def _read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
     """Returns shape, whether columns come first, and type."""
     version = np.lib.format.read_magic(stream)
     if version not in _READERS:
@@ -141,7 +141,7 @@ def _read_header(stream: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype]:
         raise ValueError("a header of too many levels") from error
 
 
-def _read_array(stream: BinaryIO, size: int) -> np.ndarray:
+def _read_array(stream: IO[bytes], size: int) -> np.ndarray:
     """Reads an array from the start of a stream that holds `size` bytes."""
     shape, is_fortran, dtype = _read_header(stream)
     if dtype.hasobject:
@@ -162,6 +162,6 @@ def _read_array(stream: BinaryIO, size: int) -> np.ndarray:
     view = memoryview(content)
     for start in range(0, announced, _PIECE):
         piece = view[start : start + _PIECE]
-        if stream.readinto(piece) != len(piece):
+        if stream.readinto(piece) != len(piece):  # type: ignore[attr-defined]
             raise EOFError("it ends too early")
     return np.ndarray(shape, dtype, content, order="F" if is_fortran else "C")

@@ -31,9 +31,10 @@ def stored_mode(image: PIL.Image.Image) -> str:
     Pillow cuts 16-bit colours to 8 bits and stretches greys of 2 and 4 bits, but `mode`
     shows neither. The result is then "RGB;16B" or "L;4" instead of the mode.
     """
-    if not image.tile:
+    tile = getattr(image, "tile", None)
+    if not tile:
         return image.mode
-    stored = image.tile[0][3]
+    stored = tile[0][3]
     return str(stored[0] if isinstance(stored, tuple) else stored)
 
 

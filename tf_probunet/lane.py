@@ -99,7 +99,7 @@ class _QuietTensorFlow(importlib.abc.MetaPathFinder):
                 with _without_notices():
                     execute(module)
 
-            spec.loader.exec_module = quietly
+            spec.loader.exec_module = quietly  # type: ignore[method-assign]
         return spec
 
 

@@ -27,7 +27,7 @@ from tf_probunet import files
 
 NAME = ".lock"
 
-_FIELDS = {
+_FIELDS: dict[str, list[type]] = {
     "process": [int],
     "host": [str],
     "started": [str],
@@ -149,6 +149,7 @@ def _try(lock: pathlib.Path, what: pathlib.Path) -> int | None:
     Raises:
         InUseError: it is somebody else's.
     """
+    handle: int | None
     try:
         handle, is_new = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666), True
     except FileExistsError:

@@ -6,7 +6,6 @@ import ast
 import dataclasses
 import errno
 import importlib
-import importlib.util
 import logging as python_logging
 import os
 import pathlib
@@ -49,9 +48,9 @@ def run(name: str) -> None:
 
 def summary(name: str) -> str:
     """Returns the first line of a command's help text, without importing it."""
-    path = importlib.util.find_spec(f"{__package__}.{name}").origin
-    text = pathlib.Path(path).read_text(encoding="utf-8")
-    return ast.get_docstring(ast.parse(text)).splitlines()[0]
+    path = pathlib.Path(__file__).with_name(f"{name}.py")
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return text.partition("\n")[0]
 
 
 def start(
@@ -203,7 +202,7 @@ def _stop_on_signals() -> None:
         signal.signal(number, stop)
 
 
-def _tensorflow_errors() -> tuple[type[BaseException], ...]:
+def _tensorflow_errors() -> tuple[Any, ...]:
     """Returns the base class of TensorFlow's errors if TensorFlow is loaded."""
     tensorflow = sys.modules.get("tensorflow")
     return (tensorflow.errors.OpError,) if tensorflow else ()

@@ -43,7 +43,8 @@ class Pieces:
         """
         self.path = pathlib.Path(out_dir)
         self._notes = self.path / "done"
-        self._jobs, self._exit_code = jobs, 0
+        self._jobs = jobs
+        self._exit_code: str | int | None = 0
         self._running: set[subprocess.Popen] = set()
         self._seconds: dict[str, float] = {}
         # Held until this command ends. Its pieces lock their own directories.

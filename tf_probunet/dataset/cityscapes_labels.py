@@ -5,6 +5,7 @@ This is the only place that defines them. It needs NumPy only.
 
 from __future__ import annotations
 
+import operator
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -73,7 +74,7 @@ LABELS: tuple[Label, ...] = (
 _TRAIN_LABELS = tuple(
     sorted(
         (label for label in LABELS if label.train_id is not None),
-        key=lambda label: label.train_id,
+        key=operator.attrgetter("train_id"),
     )
 )
 

@@ -14,8 +14,8 @@ import os
 import pathlib
 import re
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import PIL.Image
@@ -57,7 +57,10 @@ class _TensorFlow:
         return getattr(tensorflow, name)
 
 
-tf = _TensorFlow()
+if TYPE_CHECKING:
+    import tensorflow as tf
+else:
+    tf = _TensorFlow()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -198,7 +201,7 @@ def encode(example: Example, spec: DatasetSpec) -> bytes:
         "image": _bytes_list([_encode_png(example.image)]),
         "labels": _bytes_list([_encode_png(m[..., None]) for m in example.labels]),
     }
-    if example.modes is not None:
+    if example.modes is not None and example.mode_probs is not None:
         features["modes"] = _bytes_list(
             [_encode_png(m[..., None]) for m in example.modes]
         )
@@ -283,10 +286,14 @@ def decode_all_labels(pngs: tf.Tensor, spec: DatasetSpec) -> tf.Tensor:
     )
 
 
+# Key, group, and a function that returns the serialised example.
+Entry = tuple[str, str, Callable[[], bytes]]
+
+
 def write_dataset(
     out_dir: files.Path,
     spec: DatasetSpec,
-    splits: dict[str, Sequence[tuple[str, str, Callable[[], bytes]]]],
+    splits: Mapping[str, Sequence[Entry]],
     *,
     examples_per_shard: int = 512,
 ) -> DatasetInfo:
@@ -480,7 +487,7 @@ def _check_probs(example: Example, spec: DatasetSpec) -> None:
         )
 
 
-def _check_splits(splits: dict[str, Sequence[tuple[str, str, Any]]]) -> None:
+def _check_splits(splits: Mapping[str, Sequence[Entry]]) -> None:
     key_split: dict[str, str] = {}
     group_split: dict[str, str] = {}
     for split, examples in splits.items():

@@ -47,7 +47,8 @@ class Prediction:
 
     def seen(self, maps: np.ndarray) -> np.ndarray:
         """Cuts out of maps [..., H, W] what the network sees."""
-        return maps[(..., *self.grid.seen_in_image.slices)]
+        index = (..., *self.grid.seen_in_image.slices)
+        return maps[index]
 
     @property
     def seen_image(self) -> np.ndarray:

@@ -278,11 +278,12 @@ def _process(unit: runner.Unit, root: str) -> runner.UnitResult:
     pair = unit.payload
     try:
         image = _read(root, pair.image, "RGB", _SIZES)
-        ids = _read(root, pair.labels, "L", [image.size])
+        picture = _read(root, pair.labels, "L", [image.size])
     except _BadFileError as error:
         return runner.UnitResult(problems=[error.problem])
-    blended = blended_share(np.asarray(ids))
-    ids = np.asarray(ids.resize((WIDTH, HEIGHT), PIL.Image.NEAREST))
+    blended = blended_share(np.asarray(picture))
+    nearest = PIL.Image.Resampling.NEAREST
+    ids = np.asarray(picture.resize((WIDTH, HEIGHT), nearest))
     example = records.Example(
         key=pair.key,
         group=pair.city,

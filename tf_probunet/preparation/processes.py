@@ -55,5 +55,7 @@ def _die_with_parent() -> None:
 
     Without this, a worker would not notice and would wait for work forever.
     """
-    multiprocessing.parent_process().join()
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
     os._exit(1)

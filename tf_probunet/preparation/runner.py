@@ -140,7 +140,7 @@ def run(
         counts.update(summary["counts"])
         parts.append(summary)
     problems += _without_examples(groups, parts)
-    by_split = {split: [] for split in splits}
+    by_split: dict[str, list[records.Entry]] = {split: [] for split in splits}
     for part in parts:
         for entry in part["examples"]:
             by_split.setdefault(entry["split"], []).append(
@@ -282,7 +282,9 @@ def _process_all(
     finally:
         progress.close()
     for unit in units:
-        yield finished[unit.name]
+        part = finished[unit.name]
+        assert part is not None, unit.name
+        yield part
 
 
 @dataclasses.dataclass

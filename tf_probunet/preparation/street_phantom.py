@@ -205,7 +205,8 @@ class _Street:
         base = np.array(options[self._rng.integers(len(options))])
         changed = base + self._rng.integers(-spread, spread + 1)
         changed += self._rng.integers(-spread // 3, spread // 3 + 1, 3)
-        return tuple(int(v) for v in np.clip(changed, 0, 255))
+        red, green, blue = np.clip(changed, 0, 255).tolist()
+        return red, green, blue
 
     # Background.
 
@@ -230,8 +231,9 @@ class _Street:
         )
         if self._rng.random() < 0.4:
             side = self._rng.choice([-1, 1])
-            edges = sorted((side * (_ROAD_HALF_WIDTH - 1.2), side * _ROAD_HALF_WIDTH))
-            self._strip(*edges, self._color((118, 112, 110), spread=5), "parking")
+            edges = (side * (_ROAD_HALF_WIDTH - 1.2), side * _ROAD_HALF_WIDTH)
+            color = self._color((118, 112, 110), spread=5)
+            self._strip(min(edges), max(edges), color, "parking")
         for side in (-1, 1):
             curb = side * _ROAD_HALF_WIDTH
             self._strip(curb - 0.08, curb + 0.08, (185, 182, 176))
@@ -283,7 +285,7 @@ class _Street:
         color = self._color(
             (165, 140, 120), (140, 135, 130), (180, 165, 140), (150, 95, 80)
         )
-        dark = tuple(int(0.75 * c) for c in color)
+        dark = _darker(color, 0.75)
         if near > 2:
             edges = (front, front + side * 12)
             self._facing(edges, (0, height), near, dark, "building")
@@ -390,7 +392,7 @@ class _Street:
     ) -> None:
         """A box: the side that can be seen, and the face towards the camera."""
         seen = x[0] if x[0] > 0 else x[1]
-        self._wall(seen, z, y, tuple(int(0.7 * c) for c in color), name)
+        self._wall(seen, z, y, _darker(color, 0.7), name)
         self._facing(x, y, z[0], color, name)
 
     def _car(self, x: float, z: float) -> None:
@@ -453,6 +455,11 @@ class _Street:
         self._facing((x - 0.3, x + 0.3), (0.95, 1.05), z, (30, 30, 32), "bicycle")
 
 
+def _darker(color: Color, factor: float) -> Color:
+    red, green, blue = (int(factor * value) for value in color)
+    return red, green, blue
+
+
 def _textured(
     rng: np.random.Generator, image: np.ndarray, ids: np.ndarray
 ) -> np.ndarray:
@@ -464,7 +471,7 @@ def _textured(
             rng.normal(0, 1, (max(2, height // 10), max(2, width // 10))).astype(
                 np.float32
             )
-        ).resize((width, height), PIL.Image.BICUBIC)
+        ).resize((width, height), PIL.Image.Resampling.BICUBIC)
     )
     amplitudes = np.full((256, 2), 2.0)
     for name, pair in _TEXTURE.items():

@@ -47,7 +47,8 @@ def list_files(
     names: list[str] = []
     problems: list[Problem] = []
     seen: set[tuple[int, int]] = set()
-    directories, links = [""], []
+    directories = [""]
+    links: list[str] = []
     while directories or links:
         directory = directories.pop() if directories else links.pop(0)
         try:

@@ -79,7 +79,7 @@ def group(annotations: Sequence[Annotation]) -> list[list[Annotation]]:
 def grader_masks(
     lesion: Sequence[Annotation],
     index: int,
-    shape: tuple[int, int],
+    shape: tuple[int, ...],
     num_graders: int = 4,
 ) -> np.ndarray:
     """Returns the mask of each grader for a lesion on a slice.

@@ -212,7 +212,7 @@ def _opcodes(
         if name == "STRING":
             content.readline()  # Python 2 wrote bytes there that are not text.
         elif opcode.arg is not None:
-            argument = opcode.arg.reader(content)
+            argument = opcode.arg.reader(content)  # type: ignore[arg-type]
         yield opcode, argument
 
 
@@ -361,7 +361,12 @@ def _scalar(dtype: _DType, content: Any) -> np.generic:
 def _frombuffer(content: Any, dtype: _DType, shape: Any, order: str) -> np.ndarray:
     if order not in ("C", "F"):
         raise ValueError("refused an array whose order is neither C nor F")
-    return np.ndarray(shape, dtype.real, _content(content, dtype, shape), order=order)
+    return np.ndarray(
+        shape,
+        dtype.real,
+        _content(content, dtype, shape),
+        order="F" if order == "F" else "C",
+    )
 
 
 def _encode_latin1(text: str, encoding: str) -> bytes:

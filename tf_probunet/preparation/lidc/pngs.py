@@ -102,7 +102,7 @@ def crops_source(root: files.Path) -> Source:
     layout = rf"((?:.*/)?({'|'.join(SPLITS)}))/images/([^/]*)/([^/]+)\.png"
     found, problems = _find(root, re.compile(layout))
     by_patient = collections.defaultdict(list)
-    splits = {split: set() for split in SPLITS}
+    splits: dict[str, set[str]] = {split: set() for split in SPLITS}
     for image, (folder, split, patient, stem) in found:
         splits[split].add(patient)
         by_patient[patient].append(

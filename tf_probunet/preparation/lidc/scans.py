@@ -199,11 +199,11 @@ def _read_files(paths: Sequence[tuple[pathlib.Path, str]]) -> _Contents:
 
 def _read_file(root: pathlib.Path, name: str, contents: _Contents) -> None:
     if _is_xml(name):
-        header = annotation_xml.read_header(root / name)
-        if header.kind == annotation_xml.CT_MESSAGE:
-            contents.annotations.append((name, header))
+        message = annotation_xml.read_header(root / name)
+        if message.kind == annotation_xml.CT_MESSAGE:
+            contents.annotations.append((name, message))
             contents.counts["CT annotation files"] += 1
-        elif header.kind == annotation_xml.XRAY_MESSAGE:
+        elif message.kind == annotation_xml.XRAY_MESSAGE:
             contents.counts["X-ray annotation files, ignored"] += 1
         else:
             contents.counts["other files, ignored"] += 1
@@ -233,8 +233,8 @@ def _choose_annotations(
 ) -> dict[str, str]:
     """Returns the annotation file of each series; others are reported."""
     by_study = collections.defaultdict(set)
-    for header in contents.slices:
-        by_study[header.study_uid].add(header.series_uid)
+    for on_slice in contents.slices:
+        by_study[on_slice.study_uid].add(on_slice.series_uid)
     chosen: dict[str, str] = {}
     for name, header in contents.annotations:
         in_study = by_study.get(header.study_uid, set()) if header.study_uid else set()
