@@ -102,14 +102,17 @@ def holding(
 def _made(directory: pathlib.Path) -> Iterator[None]:
     """Creates a directory; removes it at the end if it was created and is empty."""
     missing = [p for p in (directory, *directory.parents) if not p.exists()]
-    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:  # It is a file: say so.
+        code = errno.ENOTDIR
+        raise NotADirectoryError(code, os.strerror(code), str(directory)) from error
     try:
         yield
     finally:
         for path in missing:
-            with contextlib.suppress(
-                OSError
-            ):  # It is not empty, or does not exist any more.
+            # It may hold something, or be gone.
+            with contextlib.suppress(OSError):
                 path.rmdir()
 
 

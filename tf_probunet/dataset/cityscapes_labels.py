@@ -134,8 +134,8 @@ MODE_PROBABILITIES = _frozen(
 
 def _train_id_table() -> np.ndarray:
     table = np.full(256, IGNORE_LABEL, np.uint8)
-    for label in _TRAIN_LABELS:
-        table[label.id] = label.train_id
+    for train_id, label in enumerate(_TRAIN_LABELS):
+        table[label.id] = train_id
     return table
 
 

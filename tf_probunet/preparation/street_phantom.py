@@ -230,8 +230,8 @@ class _Street:
             -_ROAD_HALF_WIDTH, _ROAD_HALF_WIDTH, self._color((95, 95, 100)), "road"
         )
         if self._rng.random() < 0.4:
-            side = self._rng.choice([-1, 1])
-            edges = (side * (_ROAD_HALF_WIDTH - 1.2), side * _ROAD_HALF_WIDTH)
+            parked = self._rng.choice([-1, 1])
+            edges = (parked * (_ROAD_HALF_WIDTH - 1.2), parked * _ROAD_HALF_WIDTH)
             color = self._color((118, 112, 110), spread=5)
             self._strip(min(edges), max(edges), color, "parking")
         for side in (-1, 1):
@@ -367,7 +367,8 @@ class _Street:
     # Traffic.
 
     def _traffic(self) -> list[tuple]:
-        rng, things = self._rng, []
+        rng = self._rng
+        things: list[tuple] = []
         for z in rng.uniform(7, 40, rng.integers(2, 6)):
             lane = (-3.3, -1.6, 1.7, 3.3)[rng.integers(4)] + rng.uniform(-0.2, 0.2)
             things.append((z, self._car, (lane, z)))
