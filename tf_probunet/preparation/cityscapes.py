@@ -316,10 +316,10 @@ def blended_share(ids: np.ndarray) -> float:
     borders = between = 0
     for across in (ids, ids.T):
         first, middle, last = across[:, :-2], across[:, 1:-1], across[:, 2:]
-        borders += np.count_nonzero(first != last)
+        borders += int(np.count_nonzero(first != last))
         rising = (first < middle) & (middle < last)
         falling = (first > middle) & (middle > last)
-        between += np.count_nonzero(rising | falling)
+        between += int(np.count_nonzero(rising | falling))
     return between / borders if borders else 0.0
 
 

@@ -66,7 +66,7 @@ def fill(
     if (low < 0).any() or high[0] >= shape[1] or high[1] >= shape[0]:
         raise ValueError(
             f"outline spans columns {low[0]} to {high[0]} and rows {low[1]} to "
-            f"{high[1]}, expected it inside of {shape[1]} columns x {shape[0]} rows"
+            f"{high[1]}, expected it inside {shape[1]} columns x {shape[0]} rows"
         )
     width, height = high - low + 1
     starts = vertices - low

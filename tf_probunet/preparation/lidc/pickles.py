@@ -325,7 +325,8 @@ class _Array(np.ndarray):
     def __setstate__(self, state: tuple) -> None:
         _, shape, dtype, is_fortran, content = state
         content = _content(content, dtype, shape)
-        super().__setstate__((1, shape, dtype.real, bool(is_fortran), content))
+        plain: Any = (1, shape, dtype.real, bool(is_fortran), content)
+        super().__setstate__(plain)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         # Workers get a plain array.
