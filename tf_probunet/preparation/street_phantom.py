@@ -217,7 +217,7 @@ class _Street:
             shade = tuple(int(c + (235 - c) * 0.7 * pale) for c in top)
             self._image_draw.line([(0, row), (self._width, row)], fill=shade)
         self._ids_draw.rectangle([0, 0, self._width, self._height], fill=_IDS["sky"])
-        for x in np.arange(-45, 45, 5.0):
+        for x in np.arange(-45, 45, 5.0).tolist():
             color = self._color((85, 110, 75), spread=10)
             center = (x + self._rng.uniform(-2, 2), 1.0, _FARTHEST)
             self._disc(center, self._rng.uniform(3, 7), color, "vegetation")
@@ -237,7 +237,7 @@ class _Street:
         for side in (-1, 1):
             curb = side * _ROAD_HALF_WIDTH
             self._strip(curb - 0.08, curb + 0.08, (185, 182, 176))
-        for start in np.arange(self._rng.uniform(0, 6), _FARTHEST, 6.0):
+        for start in np.arange(self._rng.uniform(0, 6), _FARTHEST, 6.0).tolist():
             self._strip(-0.09, 0.09, (215, 215, 210), ends=(start, start + 3))
 
     def _strip(
@@ -292,8 +292,8 @@ class _Street:
         near = max(near, _NEAREST)
         self._wall(front, (near, far), (0, height), color, "building")
         pane = self._color((70, 80, 95), (95, 105, 115))
-        for low in np.arange(1.2, height - 1.8, 3.0):
-            for start in np.arange(near + 0.8, far - 1.4, 2.6):
+        for low in np.arange(1.2, height - 1.8, 3.0).tolist():
+            for start in np.arange(near + 0.8, far - 1.4, 2.6).tolist():
                 ends = (start, start + 1.3)
                 self._wall(front - side * 0.02, ends, (low, low + 1.6), pane)
 
