@@ -1,7 +1,7 @@
-# `make demo` and `make test` do their own set-up: nothing but Python 3.9-3.13 is needed.
-# PYTHON=/path/to/python chooses the interpreter for the virtual environment, and LANE
-# the releases of TensorFlow: `legacy` or `current` (docs/lanes.md). Each lane that is
-# asked for has an environment of its own; the commands in run/ find them by themselves.
+# `make demo` and `make test` set everything up; they need only a Python 3.9 to 3.13.
+# PYTHON=/path/to/python chooses the interpreter of the virtual environment, and LANE the
+# releases of TensorFlow: `legacy` or `current` (docs/lanes.md). Each lane has its own
+# environment, which the commands in run/ find by themselves.
 
 LANE ?=
 VENV := .venv$(if $(LANE),-$(LANE))
@@ -16,18 +16,18 @@ COMPARE_JOBS ?= 2
 .PHONY: help setup demo compare test test-all test-lanes lint bench audit clean
 
 help:
-	@echo "make setup     the virtual environment, which the others make if it is missing"
+	@echo "make setup     create the virtual environment; the other targets do so if needed"
 	@echo "make demo      train, evaluate and export a model on phantom data (minutes)"
-	@echo "make compare   train all models alike on phantom data: one table (35 minutes)"
-	@echo "make test      the tests"
-	@echo "make test-all  the tests, the slow ones too"
+	@echo "make compare   train all models alike on phantom data and print a table (35 minutes)"
+	@echo "make test      lint and the tests"
+	@echo "make test-all  all tests, including the slow ones"
 	@echo "make test-lanes  models of one lane in the other, with both environments"
-	@echo "make lint      ruff"
+	@echo "make lint      style (ruff) and types (mypy)"
 	@echo "make bench     speed and memory, as ratios"
 	@echo "make audit     known vulnerabilities of the pinned packages (needs the network)"
 	@echo "make clean     remove the virtual environments and the runs"
-	@echo "LANE=legacy or LANE=current, behind any of them, chooses TensorFlow 2.15 or the"
-	@echo "newest; without it, that of the newest Python that is found (docs/lanes.md)"
+	@echo "LANE=legacy or LANE=current after any of them chooses TensorFlow 2.15 or the newest."
+	@echo "Without it, the newest Python that is found decides (docs/lanes.md)."
 
 setup: $(STAMP)
 
@@ -41,13 +41,14 @@ demo: $(STAMP)
 compare: $(STAMP)
 	$(RUN) run/compare_models.py --jobs=$(COMPARE_JOBS)
 
-test: $(STAMP)
+# Lint first: it is quick, and .ci/run calls this target only.
+test: lint
 	$(RUN) -m pytest -n $(TEST_WORKERS) -m "not slow"
 
 test-all: $(STAMP)
 	$(RUN) -m pytest -n $(TEST_WORKERS)
 
-# Each in the other's environment, by tests/test_lanes.py.
+# Each lane reads the models of the other: tests/test_lanes.py.
 test-lanes:
 	$(MAKE) setup LANE=legacy
 	$(MAKE) setup LANE=current
@@ -56,12 +57,13 @@ test-lanes:
 lint: $(STAMP)
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
+	$(RUN) -m mypy
 
 bench: $(STAMP)
 	@for bench in run/bench_*.py; do echo "== $$bench"; $(RUN) $$bench || exit 1; done
 
-# In an environment of its own: nothing of the package needs it.
-# Exit codes: 0 nothing is known, 1 vulnerabilities found, 3 no answer for some or all.
+# In its own environment, because the package does not need it. Exit codes: 0 nothing
+# known, 1 vulnerabilities found, 3 no answer for some or all packages.
 audit: $(STAMP)
 	@bash .ci/audit $(RUN) $(VENV)/audit
 

@@ -1,4 +1,4 @@
-"""Puts several results of run/evaluate.py into one table."""
+"""Compares several results of run/evaluate.py in one table."""
 
 from _start import command
 

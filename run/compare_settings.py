@@ -1,4 +1,4 @@
-"""Trains with each change of the settings, with several seeds, and prints one table."""
+"""Trains with changed settings and several seeds, and prints one table."""
 
 from _start import command
 

@@ -1,4 +1,4 @@
-"""The whole way on phantom data: prepare, train, evaluate, export, reload, draw."""
+"""Shows the whole path on phantom data: prepare, train, evaluate, export, draw."""
 
 from _start import command
 

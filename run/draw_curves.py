@@ -1,4 +1,4 @@
-"""Draws how trainings went, from their TensorBoard logs: PNG and SVG."""
+"""Draws the curves of trainings from their TensorBoard logs, as PNG and SVG."""
 
 from _start import command
 

@@ -1,4 +1,4 @@
-"""Writes a page in which the latent space of one image can be walked, offline."""
+"""Writes an HTML page to explore the latent space of one image offline."""
 
 from _start import command
 

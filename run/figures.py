@@ -1,4 +1,4 @@
-"""Draws the figures of the paper, and more, from results: PNG and SVG."""
+"""Draws the figures of the paper, and more, from results, as PNG and SVG."""
 
 from _start import command
 

@@ -1,4 +1,4 @@
-"""Segments your own images: DICOM, NIfTI, PNG, TIFF, JPEG, NumPy in, hypotheses out."""
+"""Segments your own images (DICOM, NIfTI, PNG, TIFF, JPEG, NumPy)."""
 
 from _start import command
 

@@ -1,4 +1,4 @@
-"""Writes Cityscapes as records of 256x512 with the 19 training classes."""
+"""Turns Cityscapes into records of 256x512 with the 19 training classes."""
 
 from _start import command
 

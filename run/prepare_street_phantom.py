@@ -1,4 +1,4 @@
-"""Draws made-up street scenes in the raw layout of Cityscapes."""
+"""Draws artificial street scenes in the raw layout of Cityscapes."""
 
 from _start import command
 

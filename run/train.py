@@ -1,4 +1,4 @@
-"""Trains a model; goes on with the run in --run_dir if there is one."""
+"""Trains a model, or continues the run in --run_dir."""
 
 from _start import command
 

@@ -1,4 +1,4 @@
-"""Trains the members of a U-Net Ensemble one after another: U-Nets with other seeds."""
+"""Trains the members of a U-Net Ensemble: U-Nets with different seeds."""
 
 from _start import command
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from tf_probunet import lane as _lane
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _lane.prepare()
 

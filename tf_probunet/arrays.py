@@ -1,4 +1,4 @@
-"""NPY and NPZ files whose sizes are checked before anything is allocated."""
+"""Reads NPY and NPZ files after checking the sizes that they announce."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import BinaryIO
+from typing import IO
 
 import numpy as np
 
 from tf_probunet import damage, files, limits
 
-# Of a text, once it is a Python object in a list, a set and a few tables.
+# Bytes of a text as a Python object, in a list, a set and a few tables.
 _BYTES_PER_TEXT = 1000
 _PIECE = 2**24
 
@@ -82,7 +82,7 @@ def read_npz(
 
 
 def npz_header(path: files.Path, name: str) -> tuple[tuple[int, ...], np.dtype]:
-    """Returns shape and type of an array in an NPZ file; nothing else is unpacked.
+    """Returns shape and type of an array in an NPZ file without unpacking it.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -130,18 +130,18 @@ def _member(members: dict[str, zipfile.ZipInfo], name: str) -> zipfile.ZipInfo:
     return members[name]
 
 
-def _read_header(stream: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype]:
+def _read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
     """Returns shape, whether columns come first, and type."""
     version = np.lib.format.read_magic(stream)
     if version not in _READERS:
         raise ValueError(f"format version {version}, expected 1.0 or 2.0")
     try:
         return _READERS[version](stream)
-    except MemoryError as error:  # Python's way to refuse brackets in brackets.
+    except MemoryError as error:  # Python refuses deeply nested brackets like this.
         raise ValueError("a header of too many levels") from error
 
 
-def _read_array(stream: BinaryIO, size: int) -> np.ndarray:
+def _read_array(stream: IO[bytes], size: int) -> np.ndarray:
     """Reads an array from the start of a stream that holds `size` bytes."""
     shape, is_fortran, dtype = _read_header(stream)
     if dtype.hasobject:
@@ -158,10 +158,10 @@ def _read_array(stream: BinaryIO, size: int) -> np.ndarray:
     extra = 0 if dtype.kind in "biufc" else values * _BYTES_PER_TEXT
     limits.check(announced + extra, f"an array of {values} values")
     content = bytearray(announced)
-    # Piece by piece: a packed stream makes a copy of whatever is asked for at once.
+    # Piece by piece, because a compressed stream copies everything it is asked for.
     view = memoryview(content)
     for start in range(0, announced, _PIECE):
         piece = view[start : start + _PIECE]
-        if stream.readinto(piece) != len(piece):
+        if stream.readinto(piece) != len(piece):  # type: ignore[attr-defined]
             raise EOFError("it ends too early")
     return np.ndarray(shape, dtype, content, order="F" if is_fortran else "C")

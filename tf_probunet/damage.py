@@ -1,4 +1,4 @@
-"""What libraries raise for damaged files, beside their own error types."""
+"""The errors that libraries raise for damaged files, and their messages."""
 
 from __future__ import annotations
 
@@ -28,12 +28,13 @@ PICTURE = (
 def stored_mode(image: PIL.Image.Image) -> str:
     """Returns how a picture's file stores its values, before it is loaded.
 
-    Pillow cuts colours of 16 bits to 8 and stretches greys of 2 and 4 bits, and tells
-    neither by `mode`: this is then not the mode, but "RGB;16B" or "L;4".
+    Pillow cuts 16-bit colours to 8 bits and stretches greys of 2 and 4 bits, but `mode`
+    shows neither. The result is then "RGB;16B" or "L;4" instead of the mode.
     """
-    if not image.tile:
+    tile = getattr(image, "tile", None)
+    if not tile:
         return image.mode
-    stored = image.tile[0][3]
+    stored = tile[0][3]
     return str(stored[0] if isinstance(stored, tuple) else stored)
 
 
@@ -42,7 +43,7 @@ def reason(error: BaseException) -> str:
     return " ".join(str(error).split())[:300] or type(error).__name__
 
 
-# What TensorFlow wraps its messages in: "{{node x}} <reason> [Op:DecodePng]".
+# TensorFlow wraps its messages: "{{node x}} <reason> [Op:DecodePng]".
 _WRAPPING = re.compile(r"\{\{.*?\}\}|\[Op:.*")
 
 

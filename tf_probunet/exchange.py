@@ -1,9 +1,9 @@
-"""Files and directories that take the place of others together: all, or none.
+"""Replaces several files and directories together: all of them, or none.
 
-What is written goes into a directory beside the old results. Once all of it is there, a
-journal says so; then names are exchanged. Killed before the journal, a command has
-changed nothing; killed after it, the next one completes the exchange. The caller holds
-a lock (`tf_probunet.locks`) all the time.
+New files are written to a staging directory next to the old results. When they are
+complete, a journal is written, and then the names are exchanged. A command that is
+killed before the journal has changed nothing. If it is killed later, the next command
+completes the exchange. The caller holds a lock (`tf_probunet.locks`) all the time.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _NEW = "new"
 _OLD = "old"
 _SCRATCH = "scratch"
 _JOURNAL = "journal.json"
-# All that a staging directory may hold; the last two in exports of earlier versions.
+# Everything in a staging directory; the last two are from earlier versions.
 _OWN_NAMES = {_NEW, _OLD, _SCRATCH, _JOURNAL, "write", "saved_model"}
 
 
 class Staging:
-    """A directory that is written before its content takes its place."""
+    """A directory for new files, before they replace the old ones."""
 
     def __init__(self, path: pathlib.Path) -> None:
         """Makes the directories."""
@@ -37,12 +37,12 @@ class Staging:
 
     @property
     def new(self) -> pathlib.Path:
-        """What is here in the end takes the place of what has the same name."""
+        """Its content replaces the old files of the same name at the end."""
         return self.path / _NEW
 
     @property
     def scratch(self) -> pathlib.Path:
-        """What is here is thrown away."""
+        """Its content is discarded at the end."""
         return self.path / _SCRATCH
 
 
@@ -51,13 +51,13 @@ def staged(directory: files.Path, name: str, last: str = "") -> Iterator[Staging
     """Yields a staging directory in `directory`; its content is exchanged at the end.
 
     Args:
-        directory: of the results; held by the caller.
+        directory: the directory of the results, locked by the caller.
         name: the staging directory is called `.name.` and some letters.
-        last: of the new files the one that stands for all: the old one goes first, the
-            new one comes last.
+        last: the file that marks complete results. The old one is removed first, and
+            the new one is put in place last.
 
     Yields:
-        Where to write. After an error, all of it is removed.
+        The staging directory. After an error, it is removed.
     """
     directory = pathlib.Path(directory)
     path = pathlib.Path(tempfile.mkdtemp(prefix=f".{name}.", dir=directory))
@@ -73,19 +73,19 @@ def staged(directory: files.Path, name: str, last: str = "") -> Iterator[Staging
         raise
     try:
         _complete(path)
-    except (KeyboardInterrupt, SystemExit):  # A signal: there is time for some names.
+    except (KeyboardInterrupt, SystemExit):  # A signal; there is time to finish.
         _complete(path)
         raise
 
 
 def recover(directory: files.Path, name: str, *, by_name: bool = False) -> None:
-    """Completes or removes what killed commands left in `directory`.
+    """Completes or removes the staging directories of killed commands.
 
     Args:
-        directory: of the results; held by the caller, so that nobody else is at it.
+        directory: the directory of the results, locked by the caller.
         name: as for `staged`.
-        by_name: the name tells enough. Otherwise a directory that holds anything else
-            than a staging directory does is left alone.
+        by_name: whether the name is enough to recognise a staging directory. If not,
+            a directory with any other content is left alone.
 
     Raises:
         ValueError: a journal is damaged.
@@ -103,7 +103,7 @@ def recover(directory: files.Path, name: str, *, by_name: bool = False) -> None:
 def _complete(path: pathlib.Path) -> None:
     """Exchanges the names of the journal, if there is one, and removes the rest.
 
-    May be called again wherever it was stopped.
+    After an interruption, it can be called again.
     """
     if (path / _JOURNAL).exists():
         names, old = _read_names(path / _JOURNAL), path / _OLD

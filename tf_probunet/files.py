@@ -19,10 +19,10 @@ from tf_probunet import limits
 
 Path = Union[str, "os.PathLike[str]"]
 
-# Python's objects take up to so many bytes for one of JSON: `{"":0},` is the worst.
+# Bytes of Python objects for one byte of JSON, in the worst case: `{"":0},`.
 _JSON_RATIO = 40
 
-# Ours have six levels; Python's own functions fail on a few hundred.
+# Our files have six levels. Python's own functions fail at a few hundred.
 MAX_JSON_DEPTH = 50
 
 _LARGE_READ = 2**20
@@ -32,14 +32,14 @@ _PATTERN_CHARACTERS = re.compile(r"[\[\]*?\\]")
 
 @contextlib.contextmanager
 def atomic_path(path: Path) -> Iterator[pathlib.Path]:
-    """Yields a temporary path beside `path` that takes its place on success.
+    """Yields a temporary path that replaces `path` on success.
 
     Args:
-        path: the file to write; its directory is made if need be.
+        path: the file to write. Its directory is created if necessary.
 
     Yields:
-        The temporary path. It is flushed to disk and renamed to `path` when the
-        block ends well, and removed when it does not.
+        The temporary path, in the same directory. If the block succeeds, it is flushed
+        to disk and renamed to `path`. Otherwise it is removed.
 
     Raises:
         OSError: it can't be written, for example because the disk is full.
@@ -54,7 +54,7 @@ def atomic_path(path: Path) -> Iterator[pathlib.Path]:
             os.fsync(handle.fileno())
         os.replace(temporary, path)
     except OSError as error:
-        # A write that fails knows no name, an open only that of the temporary file.
+        # A failed write has no file name, a failed open that of the temporary file.
         unnamed = error.filename in (None, temporary, str(temporary))
         if unnamed and error.errno is not None:
             error.filename = str(path)
@@ -64,9 +64,9 @@ def atomic_path(path: Path) -> Iterator[pathlib.Path]:
 
 
 def remove_temporaries(directory: Path) -> None:
-    """Removes what `atomic_path` left in a directory when its process was killed.
+    """Removes the temporary files that a killed process left in a directory.
 
-    Only for a directory that nobody else is writing to.
+    Call it only for a directory that nobody else writes to.
     """
     directory = pathlib.Path(directory)
     for path in directory.iterdir() if directory.is_dir() else ():
@@ -78,8 +78,8 @@ def remove_temporaries(directory: Path) -> None:
 def without_patterns(directory: Path) -> Iterator[pathlib.Path]:
     """Yields a path to a directory in which TensorFlow sees no pattern.
 
-    TensorFlow takes the names of checkpoints and SavedModels for patterns when it reads
-    them: in `runs/seed[1]` it looks for those of `runs/seed1`.
+    TensorFlow treats names of checkpoints and SavedModels as patterns when it reads
+    them: for `runs/seed[1]` it looks in `runs/seed1`.
 
     Args:
         directory: must exist.
@@ -120,10 +120,10 @@ def write_json(path: Path, value: Any) -> None:
 
 def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
     """Writes arrays to `path` atomically, as a compressed .npz."""
-    import numpy as np  # Commands that only show their help do without it.
+    import numpy as np  # Imported here, so that `--help` stays fast.
 
-    # Not straight to the file: on a full disk NumPy's writer complains once more when
-    # it is thrown away.
+    # Not straight to the file: on a full disk NumPy's writer would raise once more
+    # when it is deleted.
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **arrays)
     write_bytes(path, buffer.getvalue())
@@ -143,7 +143,7 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
         FileNotFoundError: there is no such file.
         ValueError: the file does not hold a JSON object, would take more memory than
             `limits` allows, is nested over `MAX_JSON_DEPTH` levels, or holds NaN or a
-            number that no 64 bits hold.
+            number that does not fit into 64 bits.
     """
     path = pathlib.Path(path)
     if not path.is_file():
@@ -168,10 +168,10 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
 
 
 class BoundedReader(io.BufferedReader):
-    """A file that libraries read from, whatever lengths it announces.
+    """A file for libraries that trust the lengths a file announces.
 
-    Python makes room for as many bytes as are asked for; here never for more than the
-    file has.
+    Python allocates as many bytes as a read asks for. This file never allocates more
+    than it has.
     """
 
     def __init__(self, path: Path) -> None:
@@ -186,13 +186,13 @@ class BoundedReader(io.BufferedReader):
 
 
 def read_start(path: Path, size: int) -> bytes:
-    """Reads the first bytes of a regular file, and no more of it than these."""
+    """Reads only the first bytes of a regular file."""
     with _open_regular(path) as handle:
         return handle.read(size)
 
 
 def _open_regular(path: Path) -> io.FileIO:
-    """Opens a file without waiting: a named pipe would wait for its writer for ever.
+    """Opens a file without waiting. A named pipe would wait forever for its writer.
 
     Raises:
         ValueError: it is a pipe or a device.
@@ -231,7 +231,7 @@ def check_fields(
 
 
 def _whole_number(text: str) -> int:
-    # No setting is larger, and arithmetic with thousands of digits never ends.
+    # No setting is larger, and arithmetic with thousands of digits takes forever.
     number = int(text) if len(text) <= 20 else None
     if number is None or not -(2**63) <= number < 2**64:
         raise ValueError(f"the number {text[:20]}... has over 64 bits")

@@ -1,4 +1,4 @@
-"""Salted hashes of names: an order and a split that no directory listing decides."""
+"""Salted hashes of names, for orders and splits that do not depend on the disk."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What the two lanes of TensorFlow releases need: docs/lanes.md says what a lane is.
+"""Settings for the two lanes of TensorFlow releases, which docs/lanes.md explains.
 
-Does without TensorFlow, as all of it must happen before TensorFlow is imported.
+This module does not import TensorFlow, because the settings must be made before that.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from collections.abc import Iterator, Sequence
 
 # arch_prctl(ARCH_GET_XCOMP_SUPP) of Linux on x86-64, and the bit of AMX's registers.
 _ARCH_PRCTL, _GET_SUPPORTED, _TILES = 158, 0x1021, 1 << 18
-# What TensorFlow 2.16 and later write before they read TF_CPP_MIN_LOG_LEVEL.
+# TensorFlow 2.16 and later print this before they read TF_CPP_MIN_LOG_LEVEL.
 _NOTICES = (b"I0000 ", b"WARNING: All log messages before absl::InitializeLog()")
 
 
 def prepare() -> None:
-    """Sets what TensorFlow reads when it is imported; a user's own setting wins."""
-    # 3 hides the start-up messages about missing CUDA libraries, 2 would show them.
+    """Sets the variables that TensorFlow reads; keeps those the user has set."""
+    # 3 hides the start-up messages about missing CUDA libraries; 2 does not.
     if os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3") != "0":
         if not any(isinstance(finder, _QuietTensorFlow) for finder in sys.meta_path):
             sys.meta_path.insert(0, _QuietTensorFlow())
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
-    # Virtual machines may claim AMX without having it: bfloat16 would fail there.
+    # Some virtual machines claim AMX without having it, and bfloat16 would fail.
     if not _system_has_amx():
         os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
-    # TensorFlow 2.15 is Keras 2 anyway, and fails if asked for it without tf_keras.
+    # TensorFlow 2.15 has Keras 2, and fails if this is set without tf_keras.
     if importlib.util.find_spec("tf_keras"):
         os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
 
 
 def require_keras_2(keras: types.ModuleType) -> None:
-    """Checks which Keras TensorFlow has taken.
+    """Checks that TensorFlow uses Keras 2.
 
     Args:
         keras: `tf.keras`.
@@ -46,7 +46,7 @@ def require_keras_2(keras: types.ModuleType) -> None:
     Raises:
         ImportError: it is Keras 3.
     """
-    # tf_keras shows no version there.
+    # tf_keras has no version there.
     version = getattr(keras, "__version__", "2")
     if version.startswith("2"):
         return
@@ -63,19 +63,19 @@ def require_keras_2(keras: types.ModuleType) -> None:
 
 
 def _system_has_amx() -> bool:
-    """Returns whether Linux supports AMX; true where that is not known."""
+    """Returns whether Linux supports AMX; true if unknown."""
     if sys.platform != "linux" or platform.machine() != "x86_64":
         return True
     supported = ctypes.c_uint64()
     failed = ctypes.CDLL(None).syscall(
         _ARCH_PRCTL, _GET_SUPPORTED, ctypes.byref(supported)
     )
-    # Before Linux 5.16 the question, and AMX, were unknown.
+    # Before 5.16, Linux knew neither AMX nor this question.
     return not failed and bool(supported.value & _TILES)
 
 
 class _QuietTensorFlow(importlib.abc.MetaPathFinder):
-    """Keeps the notices away that TensorFlow writes while it is being imported."""
+    """Hides the notices that TensorFlow prints while it is imported."""
 
     _searching = False
 
@@ -99,13 +99,13 @@ class _QuietTensorFlow(importlib.abc.MetaPathFinder):
                 with _without_notices():
                     execute(module)
 
-            spec.loader.exec_module = quietly
+            spec.loader.exec_module = quietly  # type: ignore[method-assign]
         return spec
 
 
 @contextlib.contextmanager
 def _without_notices() -> Iterator[None]:
-    """Holds back what goes to standard error; passes on all but the notices."""
+    """Buffers standard error, and then prints everything except the notices."""
     import tempfile
 
     try:

@@ -1,23 +1,23 @@
-"""How much memory the content of one file may take: the limit of every reader."""
+"""The limit on the memory that the content of one file may take."""
 
 from __future__ import annotations
 
-# Of what a file becomes in memory. A CT volume of 2,000 slices fits: 512 x 512 pixels
-# of 4 bytes. Readers work out what a file needs from its header or its length, and ask
-# `check` before they make room.
+# A CT volume of 2,000 slices of 512 x 512 pixels of 4 bytes fits. Readers compute the
+# memory from the header or the length of the file, and call `check` before they
+# allocate it.
 MAX_BYTES = 2**31
 
-# Deflate cannot pack tighter: whoever says so announces what is not there.
+# Deflate cannot compress more than this, so a larger announced size is wrong.
 DEFLATE_RATIO = 1032
 
 
 def check(needed: float, what: str, advice: str = "") -> None:
-    """Checks that something fits into memory, before room is made for it.
+    """Checks that something is within the limit, before it is allocated.
 
     Args:
-        needed: bytes, as many as it may take at once.
-        what: it is, and where it comes from, for the message.
-        advice: what a user can do, for the end of the message.
+        needed: the largest number of bytes that it may take.
+        what: what it is and where it comes from, for the message.
+        advice: what the user can do, for the end of the message.
 
     Raises:
         ValueError: it takes over `MAX_BYTES`.
@@ -30,10 +30,10 @@ def check(needed: float, what: str, advice: str = "") -> None:
 
 
 def check_packed(announced: int, packed: int) -> None:
-    """Checks that so many bytes can be packed, by deflate, into those of the file.
+    """Checks that deflate can compress the announced bytes into those of the file.
 
     Raises:
-        ValueError: they cannot: the announced size is a lie.
+        ValueError: it cannot, so the announced size is wrong.
     """
     if announced > DEFLATE_RATIO * (packed + 1):
         raise ValueError(f"announces {announced} bytes, packed into {packed}")

@@ -1,8 +1,8 @@
 """One command at a time in a directory: locks that name their owner.
 
-A lock is a small file that exists as long as its owner works. The owner holds it by
-`flock`, which the system gives back however the owner ends; what stands in the file is
-for people, and for file systems without `flock`.
+A lock is a small file that exists while its owner works. The owner holds it by `flock`,
+which the system releases however the owner ends. The content of the file is for people,
+and for file systems without `flock`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tf_probunet import files
 
 NAME = ".lock"
 
-_FIELDS = {
+_FIELDS: dict[str, list[type]] = {
     "process": [int],
     "host": [str],
     "started": [str],
@@ -47,10 +47,10 @@ class InUseError(ValueError):
 
 @contextlib.contextmanager
 def inside(directory: files.Path) -> Iterator[None]:
-    """Holds a directory that the caller writes into; makes it if need be.
+    """Locks a directory that the caller writes into, and creates it if necessary.
 
-    A directory that was made and is empty at the end is removed again. Whoever holds it
-    may hold it once more.
+    If the directory was created here and is empty at the end, it is removed. A thread
+    may lock the same directory several times.
 
     Raises:
         InUseError: another command, or another thread, holds it.
@@ -63,7 +63,7 @@ def inside(directory: files.Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def beside(path: files.Path) -> Iterator[None]:
-    """Holds a file or directory that the caller replaces: the lock lies beside it.
+    """Locks a file or directory that the caller replaces. The lock file is next to it.
 
     Raises:
         InUseError: another command, or another thread, holds it.
@@ -78,10 +78,10 @@ def holding(
     argument: str,
     hold: Callable[[files.Path], contextlib.AbstractContextManager[None]] = inside,
 ) -> Callable[[Callable[..., _T]], Callable[..., _T]]:
-    """Makes a function hold what it writes while it runs.
+    """Makes a function lock the path that it writes to.
 
     Args:
-        argument: the name of its argument that says where.
+        argument: the name of the function's argument with the path.
         hold: `inside` or `beside`.
     """
 
@@ -100,18 +100,19 @@ def holding(
 
 @contextlib.contextmanager
 def _made(directory: pathlib.Path) -> Iterator[None]:
-    """Makes a directory; what was made and is empty at the end is removed again."""
+    """Creates a directory; removes it at the end if it was created and is empty."""
     missing = [p for p in (directory, *directory.parents) if not p.exists()]
     try:
         directory.mkdir(parents=True, exist_ok=True)
-    except FileExistsError as error:  # As a file.
+    except FileExistsError as error:  # It is a file: say so.
         code = errno.ENOTDIR
         raise NotADirectoryError(code, os.strerror(code), str(directory)) from error
     try:
         yield
     finally:
         for path in missing:
-            with contextlib.suppress(OSError):  # It holds something, or is gone.
+            # It may hold something, or be gone.
+            with contextlib.suppress(OSError):
                 path.rmdir()
 
 
@@ -133,7 +134,7 @@ def _held(lock: pathlib.Path, what: pathlib.Path) -> Iterator[None]:
             raise
         yield
     finally:
-        # Removed before it is given back: whoever has opened it sees that it is gone.
+        # Removed before it is unlocked, so that others who opened it notice.
         _held_here().discard(real)
         if _is_at(handle, lock):
             lock.unlink()
@@ -151,6 +152,7 @@ def _try(lock: pathlib.Path, what: pathlib.Path) -> int | None:
     Raises:
         InUseError: it is somebody else's.
     """
+    handle: int | None
     try:
         handle, is_new = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666), True
     except FileExistsError:
@@ -162,7 +164,7 @@ def _try(lock: pathlib.Path, what: pathlib.Path) -> int | None:
         got = _flock(handle)
         if got and not _is_at(handle, lock):
             return None
-        # Without flock the file belongs to whoever made it, until it is removed.
+        # Without flock, the file belongs to its creator until it is removed.
         is_ours = is_new and got is not False
         if is_ours:
             return handle
@@ -176,17 +178,17 @@ def _try(lock: pathlib.Path, what: pathlib.Path) -> int | None:
 
 
 def _open(lock: pathlib.Path) -> int | None:
-    """Opens a lock file that was there; None if it has just gone."""
+    """Opens an existing lock file; returns None if it has just been removed."""
     try:
         return os.open(lock, os.O_RDWR | os.O_NOFOLLOW)
     except FileNotFoundError:
         return None
-    except PermissionError:  # Another user's: to say whose.
+    except PermissionError:  # It is another user's; read it to name the owner.
         return os.open(lock, os.O_RDONLY | os.O_NOFOLLOW)
 
 
 def _flock(handle: int) -> bool | None:
-    """Tries to hold the file; false if another process does, None if nobody can."""
+    """Tries to lock the file: false if another process has it, None without flock."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -207,10 +209,10 @@ def _is_at(handle: int, lock: pathlib.Path) -> bool:
 
 
 def _is_left_behind(handle: int) -> bool:
-    """Whether the owner of a file that this process has come to hold is gone.
+    """Whether the owner of a file that this process has just locked has ended.
 
-    That a process on another machine holds it is not seen on every network file
-    system, so that what the file says counts.
+    Some network file systems do not show locks of other machines. The content of the
+    file decides there.
     """
     if not os.fstat(handle).st_size:  # Its owner died before it wrote.
         return True
@@ -223,7 +225,7 @@ def _is_left_behind(handle: int) -> bool:
 
 
 def _owner(handle: int) -> dict[str, Any] | None:
-    """Reads who holds the file; None if it does not say."""
+    """Reads the owner from a lock file; None if it does not name one."""
     try:
         owner = json.loads(os.pread(handle, _MAX_BYTES, 0))
         files.check_fields(owner, _FIELDS, NAME)

@@ -1,4 +1,4 @@
-"""A progress bar with rate and time left; plain lines where there is no terminal."""
+"""A progress bar with rate and time left, or plain lines without a terminal."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _RECENT = 6
 
 
 def leave_closed_terminal() -> None:
-    """Sends what is still printed nowhere if the terminal was closed.
+    """Discards further output if the terminal was closed.
 
-    Otherwise the next line of a command that is about to save would be an error.
+    Otherwise a command that is about to save would fail when it prints a line.
     """
     nowhere = os.open(os.devnull, os.O_RDWR)
     for number in (1, 2):
         try:
             is_device = stat.S_ISCHR(os.fstat(number).st_mode)
-        except OSError:  # It is not open at all.
+        except OSError:  # The stream is not open.
             continue
         if is_device and not os.isatty(number):
             os.dup2(nowhere, number)
@@ -37,8 +37,8 @@ def leave_closed_terminal() -> None:
 class Progress:
     """Shows how far a long piece of work has come.
 
-    On a terminal one line is drawn over and over; elsewhere (a log file) a plain
-    line is written every 15 seconds and at the end.
+    On a terminal one line is redrawn. Elsewhere (a log file) a plain line is written
+    every 15 seconds and at the end.
     """
 
     def __init__(
@@ -56,8 +56,8 @@ class Progress:
         Args:
             total: how many items there are.
             label: what is being done, shown at the front.
-            done: how many items were done before (resumed work); they do not count
-                for the rate.
+            done: how many items were done before, in resumed work. The rate does not
+                count them.
             unit: what one item is called, shown with the rate.
             stream: where to write; standard error by default.
             clock: seconds, for tests.
@@ -82,7 +82,7 @@ class Progress:
         return self._clock() - self._last_shown >= pause
 
     def update(self, done: int, note: str | None = None) -> None:
-        """Says that `done` of the items are done, with a short note behind."""
+        """Shows that `done` of the items are done, followed by a short note."""
         self._done = done
         if note is not None:
             self._note = note
@@ -111,7 +111,7 @@ class Progress:
             self._recent.append((self._last_shown, self._done))
         text = self._text()
         if self._terminal:
-            # A line that wraps could not be drawn over.
+            # A line that wraps cannot be redrawn.
             text = text[: _columns(self._stream) - 1]
             padding = " " * max(0, self._last_width - len(text))
             self._last_width = len(text)
@@ -158,7 +158,7 @@ def _number(value: float) -> str:
 
 def _columns(stream: TextIO) -> int:
     try:
-        # Some pseudo-terminals say 0.
+        # Some pseudo-terminals report 0.
         return os.get_terminal_size(stream.fileno()).columns or 80
     except OSError:
         return 80

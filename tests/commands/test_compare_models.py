@@ -35,7 +35,9 @@ def test_every_model_and_ablation_is_compared():
 def test_some_models_can_be_chosen():
     keys = [model.key for model in compared.chosen(["unet", "m_heads_8"])]
     assert keys == ["prob_unet", "unet", "m_heads_8"]
-    with pytest.raises(ValueError, match="models has 'vnet', expected of prob_unet"):
+    with pytest.raises(
+        ValueError, match="models has 'vnet', expected some of prob_unet"
+    ):
         compared.chosen(["vnet"])
 
 

@@ -68,8 +68,8 @@ def test_each_is_a_valid_configuration_with_directories(read):
 
 
 def test_the_flags_read_what_the_documents_prepare(read):
-    command_file = _ROOT / "tf_probunet" / "commands" / "prepare_cityscapes.py"
-    texts = [_ROOT / "docs" / "cityscapes.md", command_file]
+    commands = _ROOT / "tf_probunet" / "commands"
+    texts = [_ROOT / "docs" / "cityscapes.md", commands / "prepare_cityscapes.py"]
     for path in texts:
         command = r"prepare_cityscapes.py --cityscapes_dir=cityscapes --out_dir=(\S+)"
         (written,) = re.findall(command, path.read_text(encoding="utf-8"))

@@ -50,7 +50,8 @@ def test_a_piece_is_done_once(work, tmp_path):
     assert 0 < seconds < 60
     again = Pieces(tmp_path / "out", {"steps": 3})
     assert again.run("train", work, tmp_path, "a", "b") == seconds
-    assert again.run("export", work, tmp_path, "c") > 0
+    exported = again.run("export", work, tmp_path, "c")
+    assert exported > 0 and again.seconds == seconds + exported
     assert (tmp_path / "calls").read_text() == "a b\nc\n"
 
 
@@ -109,10 +110,10 @@ def test_after_a_failure_no_more_pieces_are_begun(work, tmp_path, capsys):
     assert (tmp_path / "calls").read_text() == "a\n"
 
 
-def test_two_commands_on_one_directory_are_kept_apart(module, tmp_path):
-    module.Pieces(tmp_path / "out", {})
+def test_two_commands_on_one_directory_are_kept_apart(tmp_path):
+    Pieces(tmp_path / "out", {})
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        other = pool.submit(module.Pieces, tmp_path / "out", {})
+        other = pool.submit(Pieces, tmp_path / "out", {})
         with pytest.raises(ValueError, match=f"{tmp_path / 'out'}: in use since"):
             other.result()
 

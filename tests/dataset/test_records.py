@@ -339,7 +339,7 @@ def test_lengths_have_the_checksum_of_tensorflow(written):
             lambda shard, at: shard[:at] + bytes([shard[at] ^ 1]) + shard[at + 1 :],
             "the length of record 3 does not fit its checksum",
         ),
-        (lambda shard, at: shard[: at + 9], "it ends inside of record 3"),
+        (lambda shard, at: shard[: at + 9], "it ends inside record 3"),
         (lambda shard, at: shard[:at], "holds 2 records, but dataset_info.json says 7"),
         (
             lambda shard, at: shard + shard[:at],
@@ -396,7 +396,10 @@ _GOOD_MAP = _png(np.zeros((8, 8), np.uint8))
 _UNREADABLE = [
     (lambda _: b"no example", "parse"),
     (_with_feature("image", [b"no picture"]), "PNG|image"),
-    (_with_feature("image", [_png(np.zeros((8, 9), np.uint8))]), r"\[8,9,1\]"),
+    (
+        _with_feature("image", [_png(np.zeros((8, 9), np.uint8))]),
+        "expected a PNG picture of 8x8 pixels",
+    ),
     (_with_feature("labels", [_GOOD_MAP] * 3), "labels"),
     (
         _with_feature("labels", [_GOOD_MAP] * 3 + [_png(np.full((8, 8), 9, np.uint8))]),

@@ -1,4 +1,4 @@
-"""What all commands share: flags from configurations, `--help`, one-line errors."""
+"""Code that all commands share: flags, `--help`, one-line errors, signals."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import ast
 import dataclasses
 import errno
 import importlib
-import importlib.util
 import logging as python_logging
 import os
 import pathlib
@@ -25,19 +24,19 @@ from tf_probunet.config import INTS, field_types
 FLAGS = flags.FLAGS
 
 _HELP = {"-h", "-help", "--help", "--helpshort", "--helpfull"}
-# What TensorFlow says of a disk that can't be written to is no bug.
+# TensorFlow's errors about a full or read-only disk are not bugs: no traceback.
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
-_RESOURCE_EXHAUSTED = 8  # TensorFlow's code for a want of memory.
-# What it wraps its messages in: "{{node x}} <file>; <reason> [Op:SaveV2]".
+_RESOURCE_EXHAUSTED = 8  # TensorFlow's error code for too little memory.
+# TensorFlow wraps its messages: "{{node x}} <file>; <reason> [Op:SaveV2]".
 _WRAPPING = re.compile(r"\{\{.*?\}\}|\[Op:.*", re.DOTALL)
 
 
-# The module of the command that runs; None where a script brings its own flags.
+# The module of the running command; None for a script with flags of its own.
 _module: str | None = None
 
 
 def run(name: str) -> None:
-    """Runs a command of this package with the words of the command line, and exits."""
+    """Runs a command of this package with the arguments of the process, and exits."""
     global _module
     _module = f"{__package__}.{name}"
     module = importlib.import_module(_module)
@@ -50,9 +49,9 @@ def run(name: str) -> None:
 
 def summary(name: str) -> str:
     """Returns the first line of a command's help text, without importing it."""
-    path = importlib.util.find_spec(f"{__package__}.{name}").origin
-    text = pathlib.Path(path).read_text(encoding="utf-8")
-    return ast.get_docstring(ast.parse(text)).splitlines()[0]
+    path = pathlib.Path(__file__).with_name(f"{name}.py")
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return text.partition("\n")[0]
 
 
 def start(
@@ -64,15 +63,15 @@ def start(
     """Parses the flags, calls `main` and exits: 0, or 1 with one clear line.
 
     Args:
-        main: the command, called without arguments, or with the list of those that are
-            no flags if `arguments` is true.
+        main: the command. If `arguments` is true, it gets the list of arguments that
+            are not flags.
         required: names of flags that must be given.
-        arguments: whether there may be arguments that are no flags.
+        arguments: whether arguments that are not flags are allowed.
     """
     if _HELP & set(sys.argv[1:]):
         print(_help_text())
         sys.exit(0)
-    # Flags may stand behind other arguments.
+    # Flags may follow other arguments.
     FLAGS.set_gnu_getopt(arguments)
     try:
         rest = FLAGS(sys.argv)[1:]
@@ -84,7 +83,7 @@ def start(
     except UnicodeDecodeError as error:
         named = [word for word in sys.argv[1:] if "flagfile" in word]
         _fail(ValueError(f"{' '.join(named)}: not a text file ({error})"))
-    except RecursionError:  # absl, in search of a flag of a similar name
+    except RecursionError:  # absl, while it searches for similar flags
         _fail(flags.Error("an unknown flag whose name has hundreds of letters"))
     except (flags.Error, OSError, ValueError) as error:
         _fail(error)
@@ -102,7 +101,7 @@ def define_config_flags(
 ) -> None:
     """Defines a flag for each field of a configuration dataclass.
 
-    The help text, the choices and another name come from the field's metadata
+    The field's metadata give the help text, the choices and another name for the flag
     (`help`, `choices`, `flag`).
     """
     types = field_types(config_class)
@@ -204,23 +203,23 @@ def _no_memory(message: str) -> str:
     reason = (
         _WRAPPING.sub("", said[0]).strip()[:200] if said else "no room for an array"
     )
-    return f"out of memory ({reason}); smaller images, batches or networks need less"
+    return f"out of memory ({reason}); use smaller images, batches or networks"
 
 
 def _stop_on_signals() -> None:
-    """Makes signals end the command as an error does: it cleans up.
+    """Lets SIGTERM and SIGHUP end the command like an error, so that it cleans up.
 
-    A training handles them itself as long as it runs, to save first.
+    While a training runs, it handles these signals itself and saves first.
     """
     numbers = [
         number
         for number in (signal.SIGTERM, signal.SIGHUP)
-        # Under nohup a command goes on without its terminal.
+        # nohup ignores SIGHUP, so that the command survives its terminal.
         if signal.getsignal(number) != signal.SIG_IGN
     ]
 
     def stop(number: int, frame: FrameType | None) -> None:
-        for other in numbers:  # A second one would stop the cleaning up.
+        for other in numbers:  # A second signal would interrupt the cleanup.
             signal.signal(other, signal.SIG_IGN)
         progress.leave_closed_terminal()
         sys.stderr.write(f"\nstopped by {signal.Signals(number).name}\n")
@@ -230,8 +229,8 @@ def _stop_on_signals() -> None:
         signal.signal(number, stop)
 
 
-def _tensorflow_errors() -> tuple[type[BaseException], ...]:
-    """Returns the base of TensorFlow's errors, without loading it only for that."""
+def _tensorflow_errors() -> tuple[Any, ...]:
+    """Returns the base class of TensorFlow's errors if TensorFlow is loaded."""
     tensorflow = sys.modules.get("tensorflow")
     return (tensorflow.errors.OpError,) if tensorflow else ()
 

@@ -1,19 +1,19 @@
-"""Puts several results of run/evaluate.py into one table.
+"""Compares several results of run/evaluate.py in one table.
 
     python run/compare.py runs/prob_unet/results runs/unet/results --out=compare.md
 
-Differences and p-values (Wilcoxon's signed-rank test, paired by image) are against the
-first, or against --reference. Results of other data or protocol are refused.
+Differences and p-values (Wilcoxon's signed-rank test, paired by image) are relative to
+the first results, or to --reference. All results must be of the same data and protocol.
 """
 
 from absl import flags
 
 from tf_probunet.commands import cli
 
-flags.DEFINE_list("results", [], "directories of results, besides the arguments")
-flags.DEFINE_list("names", [], "names for them in the table; default: the models'")
-flags.DEFINE_string("reference", None, "name of the one to compare with")
-flags.DEFINE_string("out", None, "write the table as Markdown to this file too")
+flags.DEFINE_list("results", [], "directories of results, in addition to the arguments")
+flags.DEFINE_list("names", [], "names in the table; by default those of the models")
+flags.DEFINE_string("reference", None, "name of the results to compare with")
+flags.DEFINE_string("out", None, "also write the table to this Markdown file")
 TAKES_ARGUMENTS = True
 
 

@@ -4,8 +4,8 @@ r"""Trains all models and ablations alike and prints one table.
     python run/compare_models.py --data_dir=runs/lidc --split=val --steps=1600 \
         --settings=lidc_cpu.flags --many_samples=100 --size=64 --out_dir=runs/compared
 
-On phantom data, unless --data_dir is given. Every piece that is finished is skipped
-when the same command is given again; Ctrl-C saves the training at hand.
+The data are phantom images unless --data_dir is given. Ctrl-C saves the current
+training. The same command then continues and skips everything that is finished.
 """
 
 import functools
@@ -15,22 +15,24 @@ from absl import flags
 from tf_probunet.commands import cli, compared
 from tf_probunet.commands.pieces import Pieces
 
-flags.DEFINE_string("out_dir", "runs/compare", "where everything goes")
-flags.DEFINE_string("data_dir", None, "prepared data; phantom images if not given")
-flags.DEFINE_string("split", "test", "which split to score")
-flags.DEFINE_integer("limit", 0, "score the first so many images; 0 for all")
+flags.DEFINE_string("out_dir", "runs/compare", "directory for everything")
+flags.DEFINE_string("data_dir", None, "a prepared data set; by default phantom images")
+flags.DEFINE_string("split", "test", "split to score")
+flags.DEFINE_integer("limit", 0, "score only the first N images; 0 for all")
 flags.DEFINE_string("settings", "phantom.flags", "flag file of the trainings")
 flags.DEFINE_integer("steps", 450, "training steps of each model", lower_bound=1)
-flags.DEFINE_integer("kl_warmup_steps", 225, "where there are latents", lower_bound=0)
-flags.DEFINE_integer("num_members", 16, "of the U-Net Ensemble", lower_bound=1)
-flags.DEFINE_integer("member_steps", 0, "of each; 0 for --steps", lower_bound=0)
+flags.DEFINE_integer("kl_warmup_steps", 225, "of models with latents", lower_bound=0)
+flags.DEFINE_integer("num_members", 16, "members of the ensemble", lower_bound=1)
+flags.DEFINE_integer(
+    "member_steps", 0, "steps of each member; 0 for --steps", lower_bound=0
+)
 flags.DEFINE_integer("num_train", 2000, "phantom images to train on", lower_bound=1)
 flags.DEFINE_integer("num_val", 250, "phantom images to validate on", lower_bound=1)
 flags.DEFINE_integer("num_test", 250, "phantom images to score", lower_bound=1)
 flags.DEFINE_integer("size", 48, "height and width of the timed image", lower_bound=1)
-flags.DEFINE_integer("many_samples", 0, "one more column, over 16 samples; 0 for none")
+flags.DEFINE_integer("many_samples", 0, "a column for more than 16 samples; 0 for none")
 flags.DEFINE_integer("jobs", 1, "runs at a time; they share the cores", lower_bound=1)
-flags.DEFINE_list("models", [], "only these beside prob_unet; m_heads_8, say")
+flags.DEFINE_list("models", [], "compare prob_unet with only these, such as m_heads_8")
 KEPT = (
     "data_dir split limit settings steps kl_warmup_steps num_members member_steps "
     "num_train num_val num_test size many_samples"
@@ -38,14 +40,16 @@ KEPT = (
 
 
 def score(pieces: Pieces, model: compared.Candidate, data: str) -> tuple:
-    """Exports and scores a model; returns results, also those of many samples."""
-    values, saved = cli.FLAGS, compared.saved_model(pieces, model)
-    words = [compared.trained(pieces, model), f"--out_dir={saved}", "--overwrite"]
-    pieces.run(f"export_{model.key}", "export", *words)
-    scored = ["evaluate", f"--saved_model={saved}", data]
-    scored += [f"--{name}={values[name].value}" for name in ("split", "limit")]
-    results = compared.score(pieces, model, scored)
-    return results, compared.score(pieces, model, scored, values.many_samples)
+    """Exports and scores a model.
+
+    Returns:
+        The results with up to 16 samples, and those with --many_samples or None.
+    """
+    values = cli.FLAGS
+    compared.export(pieces, model)
+    words = [data, *(f"--{name}={values[name].value}" for name in ("split", "limit"))]
+    results = compared.score(pieces, model, words)
+    return results, compared.score(pieces, model, words, values.many_samples)
 
 
 def main() -> None:
@@ -64,7 +68,7 @@ def main() -> None:
     tasks = [functools.partial(score, pieces, model, data) for model in models]
     entries = []
     for model, (results, many) in zip(models, pieces.side_by_side(tasks)):
-        # Timed when nothing else runs any more.
+        # Timed last, when nothing else is running.
         times = trained[model.key], *compared.time_samples(pieces, model, values.size)
         entries.append(model_table.Entry(results, *times, many))
     rows = model_table.table(entries, reference=models[0].title)
@@ -72,4 +76,4 @@ def main() -> None:
     path = pieces.path / "table.md"
     files.write_text(path, model_table.to_markdown(rows))
     minutes = sum(entry.training_seconds for entry in entries) / 60
-    print(f"{minutes:.0f} minutes of training; the table as Markdown: {path}")
+    print(f"{minutes:.0f} minutes of training; table in Markdown: {path}")

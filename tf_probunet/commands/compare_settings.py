@@ -1,12 +1,13 @@
-r"""Trains with each change of the settings, with several seeds, and prints one table.
+r"""Trains with changed settings and several seeds, and prints one table.
 
     python run/compare_settings.py --settings=lidc_cpu.flags --data_dir=runs/lidc \
         --common="--steps=1000 --kl_warmup_steps=250 --validate_every=1000" \
         --change=--beta=1 --change="--batch_size=16 --steps=500" \
         --out_dir=runs/lidc_settings
 
-The score is the least energy distance of a run's validations. Runs that are finished
-are skipped when the same command is given again, also with more seeds or changes.
+The score of a run is the lowest energy distance of its validations. The same command
+continues after an interruption. It skips finished runs, so you can add seeds and
+changes.
 """
 
 import functools
@@ -19,18 +20,16 @@ from tf_probunet.commands.pieces import Pieces
 
 flags.DEFINE_string("settings", None, "flag file of the trainings")
 flags.DEFINE_string("data_dir", None, "a prepared data set")
-flags.DEFINE_string(
-    "common", "", "flags of run/train.py for all trainings, in one word"
-)
-flags.DEFINE_multi_string("change", [], "flags of run/train.py to change, in one word")
-flags.DEFINE_list("seeds", ["0", "1", "2"], "each change is trained with each of them")
+flags.DEFINE_string("common", "", "flags of run/train.py for all trainings, in quotes")
+flags.DEFINE_multi_string("change", [], "flags of run/train.py to change, in quotes")
+flags.DEFINE_list("seeds", ["0", "1", "2"], "seeds to train each change with")
 flags.DEFINE_integer("jobs", 1, "runs at a time; they share the cores", lower_bound=1)
-flags.DEFINE_string("out_dir", None, "where everything goes")
+flags.DEFINE_string("out_dir", None, "directory for everything")
 REQUIRED = ["settings", "data_dir", "out_dir", "seeds"]
 
 
 def score(pieces: Pieces, change: str, seed: int) -> float:
-    """Trains with a change and a seed; returns the best validation's distance."""
+    """Trains with a change and a seed, and returns the lowest validation distance."""
     from tf_probunet import files
 
     values = cli.FLAGS
@@ -41,7 +40,7 @@ def score(pieces: Pieces, change: str, seed: int) -> float:
         f"--flagfile={values.settings}",
         f"--data_dir={values.data_dir}",
     ]
-    # The change comes last: it wins over what is common.
+    # The change comes last, so that it wins over the common flags.
     words += [*values.common.split(), *change.split()]
     pieces.run(f"train_{name}", *words, f"--run_dir={run_dir}", f"--seed={seed}")
     best = files.read_json(run_dir / "best.json", "best validation")
@@ -69,7 +68,7 @@ def main() -> None:
     print(f"\n{tables.aligned(rows)}")
     path = pieces.path / "table.md"
     files.write_text(path, tables.markdown(rows) + "\n")
-    print(f"the table as Markdown: {path}")
+    print(f"table in Markdown: {path}")
 
 
 def _seed(word: str) -> int:

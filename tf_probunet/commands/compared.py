@@ -1,4 +1,4 @@
-"""The models and ablations that are compared: how they are scored and timed."""
+"""Trains, exports, scores and times the models that are compared with each other."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import functools
 import glob
 import pathlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tf_probunet.artifacts import results_dir
 from tf_probunet.artifacts.saved_model_dir import SavedModelDir
@@ -20,10 +20,10 @@ class Candidate:
     """A model that is trained and scored.
 
     Attributes:
-        key: names its files.
-        title: of its row in the table.
-        flags: of `run/train.py`, after those that all candidates share.
-        is_ensemble: whether several runs are put together.
+        key: the start of its file names.
+        title: the title of its row in the table.
+        flags: its own flags of `run/train.py`.
+        is_ensemble: whether it consists of several runs.
     """
 
     key: str
@@ -33,7 +33,7 @@ class Candidate:
 
 
 def candidates() -> list[Candidate]:
-    """Returns all models, and after them the ablations."""
+    """Returns all models, followed by the ablations."""
     variants = {k: v for k, v in registry.VARIANTS.items() if v.is_compared}
     return [
         Candidate(
@@ -47,29 +47,52 @@ def candidates() -> list[Candidate]:
 
 
 def chosen(keys: Sequence[str]) -> list[Candidate]:
-    """Returns the candidates with these keys, and the first one in any case.
+    """Returns the candidates with these keys, and always the first candidate.
 
     Args:
-        keys: some of the candidates' keys; none for all of them.
+        keys: keys of candidates; empty for all of them.
 
     Raises:
-        ValueError: there is no such model.
+        ValueError: a key is unknown.
     """
     known = candidates()
     names = [candidate.key for candidate in known]
     for key in keys:
         if key not in names:
-            raise ValueError(f"models has {key!r}, expected of {', '.join(names)}")
+            raise ValueError(f"models has {key!r}, expected some of {', '.join(names)}")
     return [c for c in known if not keys or c.key in (*keys, names[0])]
 
 
-def phantom(pieces: Pieces, settings: dict[str, object]) -> pathlib.Path:
-    """Prepares the phantom images; phantom.flags was tuned on other seeds."""
+def phantom(pieces: Pieces, counts: Mapping[str, object]) -> pathlib.Path:
+    """Prepares phantom images and returns their directory.
+
+    Args:
+        pieces: the pieces of the comparison.
+        counts: any of `num_train`, `num_val` and `num_test`; other names are ignored.
+    """
     path = pieces.path / "phantom"
-    counts = [f"--{n}={settings[n]}" for n in ("num_train", "num_val", "num_test")]
-    words = ["prepare_phantom", f"--out_dir={path}", *counts, "--seed=1"]
-    pieces.run("prepare", *words)
+    names = [n for n in ("num_train", "num_val", "num_test") if n in counts]
+    words = [f"--out_dir={path}", *(f"--{name}={counts[name]}" for name in names)]
+    # phantom.flags was tuned on phantoms of other seeds.
+    pieces.run("prepare", "prepare_phantom", *words, "--seed=1")
     return path
+
+
+def training(
+    pieces: Pieces, model: Candidate, words: Sequence[str], member: int | None = None
+) -> Callable[[], float]:
+    """Returns a function that trains a model and returns its seconds.
+
+    Args:
+        pieces: the pieces of the comparison.
+        model: the model.
+        words: flags of `run/train.py` that all models share.
+        member: which member of an ensemble to train; None for another model.
+    """
+    name = model.key if member is None else f"{model.key}_{member:02d}"
+    own = [f"--run_dir={pieces.path / name}", f"--seed={member or 0}", *model.flags]
+    # The model's own flags come last, so that they win over those of the flag file.
+    return functools.partial(pieces.run, f"train_{name}", "train", *words, *own)
 
 
 def train(
@@ -79,29 +102,32 @@ def train(
     steps: int,
     member_steps: Sequence[int],
 ) -> dict[str, float]:
-    """Trains models side by side, and each member of the ensemble as one of them.
+    """Trains models side by side; each member of an ensemble is a training.
 
     Args:
-        pieces: of the comparison.
-        models: which.
-        words: flags of all models.
-        steps: of each model but the ensemble.
-        member_steps: of each member of the ensemble.
+        pieces: the pieces of the comparison.
+        models: the models.
+        words: flags of `run/train.py` that all models share.
+        steps: training steps of each model that is not an ensemble.
+        member_steps: training steps of each member of an ensemble.
 
     Returns:
-        The seconds that each took, by its key; for the ensemble, of all members.
+        The training time of each model in seconds, by its key. That of an ensemble is
+        the sum over its members.
     """
+
+    def schedule(count: int) -> list[str]:
+        # One validation, at the end: the last checkpoint is the one that counts.
+        return [*words, f"--steps={count}", f"--validate_every={count}"]
+
     keys, tasks = [], []
     for model in models:
-        of_each = member_steps if model.is_ensemble else [steps]
-        for seed, count in enumerate(of_each):
-            name = f"{model.key}_{seed:02d}" if model.is_ensemble else model.key
-            own = [f"--run_dir={pieces.path / name}", f"--seed={seed}", *model.flags]
-            # Validated once, at the end: the last checkpoint is the one that counts.
-            own += [f"--steps={count}", f"--validate_every={count}"]
-            # The model's own flags come last: they win over those of the flag file.
-            run = functools.partial(pieces.run, f"train_{name}", "train")
-            tasks.append(functools.partial(run, *words, *own))
+        if model.is_ensemble:
+            for member, count in enumerate(member_steps):
+                tasks.append(training(pieces, model, schedule(count), member))
+                keys.append(model.key)
+        else:
+            tasks.append(training(pieces, model, schedule(steps)))
             keys.append(model.key)
     seconds = dict.fromkeys(keys, 0.0)
     for key, taken in zip(keys, pieces.side_by_side(tasks)):
@@ -109,8 +135,14 @@ def train(
     return seconds
 
 
+def export(pieces: Pieces, model: Candidate) -> None:
+    """Exports a trained model."""
+    target = [f"--out_dir={saved_model(pieces, model)}", "--overwrite"]
+    pieces.run(f"export_{model.key}", "export", trained(pieces, model), *target)
+
+
 def trained(pieces: Pieces, model: Candidate) -> str:
-    """Returns the flag that tells `run/export.py` where a trained model is."""
+    """Returns the flag of `run/export.py` that names a trained model."""
     path = pieces.path / model.key
     if model.is_ensemble:
         return f"--members={glob.escape(str(path))}_[0-9][0-9]"
@@ -120,27 +152,30 @@ def trained(pieces: Pieces, model: Candidate) -> str:
 def score(
     pieces: Pieces,
     model: Candidate,
-    command: Sequence[str],
+    words: Sequence[str],
     many_samples: int | None = None,
 ) -> results_dir.Results | None:
     """Scores a model with up to 16 samples, or with exactly `many_samples`.
 
     Args:
-        pieces: of the comparison.
-        model: with its SavedModel among them.
-        command: of the evaluation, without number of samples and result.
-        many_samples: 0 for nothing to do.
+        pieces: the pieces of the comparison.
+        model: an exported model.
+        words: flags of `run/evaluate.py`: the data and the split.
+        many_samples: number of samples; 0 to skip this score.
 
     Returns:
-        None where there is nothing to do, or the model has not so many samples.
+        The results; None if there is nothing to do, or if the model does not have so
+        many samples.
     """
     kind = "" if many_samples is None else "_many"
+    saved = saved_model(pieces, model)
+    command = ["evaluate", f"--saved_model={saved}", *words]
     if many_samples is not None:
-        described = SavedModelDir(saved_model(pieces, model)).describe()
+        described = SavedModelDir(saved).describe()
         most = described.metadata["max_samples"] or many_samples
         if not many_samples or most < many_samples:
             return None
-        command = [*command, f"--num_samples={many_samples}", "--validation_split="]
+        command += [f"--num_samples={many_samples}", "--validation_split="]
     path = pieces.path / f"{model.key}{kind}_results"
     target = [f"--out_dir={path}", "--overwrite"]
     pieces.run(f"evaluate{kind}_{model.key}", *command, *target)
@@ -148,15 +183,16 @@ def score(
 
 
 def saved_model(pieces: Pieces, model: Candidate) -> pathlib.Path:
-    """Returns where a model is exported to."""
+    """Returns the directory that a model is exported to."""
     return pieces.path / f"{model.key}_saved_model"
 
 
 def time_samples(pieces: Pieces, model: Candidate, size: int) -> tuple[float, int]:
-    """Times 16 samples of one image, or as many as there are; the best run counts.
+    """Times 16 samples of one image, or all samples if there are fewer.
 
     Returns:
-        Seconds and number of samples, of now or of an earlier run.
+        The seconds of the fastest call, and the number of samples. A second run returns
+        the numbers of the first.
     """
     path = saved_model(pieces, model)
     times = pieces.remember(f"time_{model.key}", lambda: _time_samples(path, size, 20))
@@ -172,7 +208,7 @@ def _time_samples(path: pathlib.Path, size: int, repeats: int) -> dict:
     count = min(16, model.metadata["max_samples"] or 16)
     image = tf.zeros([1, size, size, model.network.image_channels])
     seconds = []
-    for _ in range(repeats + 2):  # The first calls make the graph ready.
+    for _ in range(repeats + 2):  # The first calls build the graph.
         start = time.perf_counter()
         model.functions.sample(image, count, 0)["labels"].numpy()
         seconds.append(time.perf_counter() - start)

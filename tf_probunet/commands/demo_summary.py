@@ -1,4 +1,4 @@
-"""What run/demo.py shows at its end: a picture, a table, a list of files."""
+"""The end of run/demo.py: a picture, a table and a list of files."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _TITLES = {
     "unet": "deterministic U-Net",
     "always_empty": "always empty",
     "majority": "majority of the graders",
-    "floor": "floor: the true distribution itself",
+    "floor": "floor: the true distribution",
 }
 _FILES = """
-  samples.png              pictures of the samples
+  samples.png              a picture of samples
   prob_unet_saved_model/   SavedModel; its assets/README.md is the model card
-  prob_unet_results/       all numbers, per image too
+  prob_unet_results/       all scores, also for each image
   prob_unet/               checkpoints and the TensorBoard log
 """
 
@@ -48,9 +48,9 @@ def summarise(out: pathlib.Path, models: Sequence[str], seconds: float) -> None:
         "saved_model": str(out / "prob_unet_saved_model"),
     }
     files.write_json(out / "summary.json", summary)
-    print("\nsquared energy distance with 16 samples (less is better)")
+    print("\nsquared energy distance with 16 samples (lower is better)")
     for name, value in sorted(ged16.items(), key=lambda item: -item[1]):
         print(f"  {_TITLES[name]:36s} {value:.3f}")
     print(f"\n{seconds / 60:.1f} minutes of work; everything is in {out}:{_FILES}")
     tensorboard = pathlib.Path(sys.executable).with_name("tensorboard")
-    print(f"{tensorboard} --logdir={out} shows how it was trained")
+    print(f"{tensorboard} --logdir={out} shows the training")

@@ -1,4 +1,4 @@
-r"""Draws how trainings went, from their TensorBoard logs: PNG and SVG.
+r"""Draws the curves of trainings from their TensorBoard logs, as PNG and SVG.
 
     python run/draw_curves.py --run_dirs=runs/a,runs/b --names="beta 1,beta 10" \
         --out_dir=runs/figures --floor=0.165
@@ -9,10 +9,10 @@ from absl import flags
 from tf_probunet.commands import cli
 
 flags.DEFINE_list("run_dirs", None, "run directories of run/train.py")
-flags.DEFINE_list("names", [], "of the runs; else those of the directories")
-flags.DEFINE_string("out_dir", None, "where to write")
+flags.DEFINE_list("names", [], "names of the runs; by default those of the directories")
+flags.DEFINE_string("out_dir", None, "directory to write to")
 flags.DEFINE_string("stem", "training_curves", "name of the files, without suffix")
-flags.DEFINE_float("floor", None, "energy distance of a perfect model, to be drawn")
+flags.DEFINE_float("floor", None, "draw this energy distance of a perfect model")
 REQUIRED = ["run_dirs", "out_dir"]
 
 

@@ -3,8 +3,8 @@
     python run/evaluate.py --saved_model=runs/saved_model --data_dir=runs/phantom
     --out_dir=runs/results
 
-An interrupted evaluation goes on when the same command is given again. How to score
-the samples of your own model: docs/evaluation.md.
+If an evaluation is interrupted, the same command continues it. docs/evaluation.md
+explains the scores, and how to score the samples of your own model.
 """
 
 from tf_probunet.commands import cli

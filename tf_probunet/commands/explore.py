@@ -1,11 +1,11 @@
-r"""Writes a page in which the latent space of one image can be walked, offline.
+r"""Writes an HTML page to explore the latent space of one image offline.
 
     python run/explore.py --input=slice.png --out=explorer.html
     python run/explore.py --saved_model=runs/saved_model --data_dir=runs/phantom \
         --split=test --key=test-00003 --out=explorer.html
 
-Without --saved_model it is the model that comes with the repository, for crops of chest
-CT around a lesion. An image of your own, with --input, is read as by run/predict.py.
+By default the model is the one that ships with the repository, for crops of chest CT
+around a lesion. --input reads your own image, with the flags of run/predict.py.
 See docs/explorer.md.
 """
 
@@ -22,13 +22,13 @@ flags.DEFINE_string(
     None,
     f"a SavedModel of run/export.py (prob_unet); by default {SHIPPED_MODEL}",
 )
-flags.DEFINE_string("data_dir", None, "a prepared data set; or else --input")
-flags.DEFINE_string("split", "test", "of the data set")
-flags.DEFINE_string("key", None, "of the image in the split; the first if not given")
+flags.DEFINE_string("data_dir", None, "a prepared data set; instead of --input")
+flags.DEFINE_string("split", "test", "split of the data set")
+flags.DEFINE_string("key", None, "key of the image in the split; by default the first")
 flags.DEFINE_string("input", None, "an image of your own")
-flags.DEFINE_string("out", "explorer.html", "the page to write")
-flags.DEFINE_integer("num_samples", 16, "samples on the page", lower_bound=1)
-flags.DEFINE_integer("seed", 0, "of the samples")
+flags.DEFINE_string("out", "explorer.html", "HTML file to write")
+flags.DEFINE_integer("num_samples", 16, "number of samples on the page", lower_bound=1)
+flags.DEFINE_integer("seed", 0, "seed of the samples")
 cli.define_config_flags(CropConfig)
 
 

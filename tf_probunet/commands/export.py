@@ -4,9 +4,9 @@
     python run/export.py --members='runs/unet_*' --out_dir=runs/ensemble
     python run/export.py --saved_model=runs/old_saved_model --out_dir=runs/saved_model
 
-The second puts U-Nets with different seeds together: n samples are n members. The third
-writes the SavedModel of an earlier version as this version does. With --results, an
-earlier export's scores by run/evaluate.py stand on the model card.
+The second command combines U-Nets with different seeds: n samples are n members. The
+third writes the SavedModel of an earlier version in the layout of this version. With
+--results, the model card shows the scores that run/evaluate.py gave an earlier export.
 """
 
 from absl import flags
@@ -14,14 +14,14 @@ from absl import flags
 from tf_probunet.commands import cli
 
 flags.DEFINE_string("run_dir", None, "a run of run/train.py")
-flags.DEFINE_string("members", None, "pattern for the runs of an ensemble, in quotes")
-flags.DEFINE_string("saved_model", None, "an earlier export, to write once more")
+flags.DEFINE_string("members", None, "pattern of the runs of an ensemble, in quotes")
+flags.DEFINE_string("saved_model", None, "an earlier export, to write again")
 flags.DEFINE_string("out_dir", None, "where to write the SavedModel")
 flags.DEFINE_enum("checkpoint", "best", ["best", "last"], "which checkpoint")
 flags.DEFINE_string(
     "results", None, "an --out_dir of run/evaluate.py, for the model card"
 )
-flags.DEFINE_bool("overwrite", False, "replace what lies in --out_dir")
+flags.DEFINE_bool("overwrite", False, "replace the SavedModel in --out_dir")
 REQUIRED = ["out_dir"]
 
 

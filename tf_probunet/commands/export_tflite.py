@@ -10,10 +10,10 @@ from tf_probunet.commands import cli
 flags.DEFINE_string("run_dir", None, "a run of run/train.py")
 flags.DEFINE_string("out_file", None, "where to write the .tflite file")
 flags.DEFINE_integer(
-    "image_size", 0, "height and width of the images; 0 for the evaluation's"
+    "image_size", 0, "height and width of the images; 0 for those of the evaluation"
 )
 flags.DEFINE_enum("checkpoint", "best", ["best", "last"], "which checkpoint")
-flags.DEFINE_bool("float16", False, "store the weights in 16 bits, at half the size")
+flags.DEFINE_bool("float16", False, "store weights in 16 bits, which halves the file")
 flags.DEFINE_bool("overwrite", False, "replace the file if it exists")
 REQUIRED = ["run_dir", "out_file"]
 

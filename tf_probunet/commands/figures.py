@@ -1,4 +1,4 @@
-r"""Draws the figures of the paper, and more, from results: PNG and SVG.
+r"""Draws the figures of the paper, and more, from results, as PNG and SVG.
 
 python run/figures.py --results=runs/a/results,runs/b/results --names="U-Net,ours" \
     --out_dir=runs/figures
@@ -23,17 +23,26 @@ FIGURES = [
     "reliability",
 ]
 
+flags.DEFINE_list("results", [], "result directories of run/evaluate.py, one per model")
 flags.DEFINE_list(
-    "results", [], "directories that run/evaluate.py wrote, one per model"
+    "names", [], "names of the models; by default those of the directories"
 )
-flags.DEFINE_list("names", [], "names of the models; else those of the directories")
-flags.DEFINE_enum("figure", "all", FIGURES, "which one; all that the input allows")
-flags.DEFINE_string("out_dir", None, "where to write PNG and SVG")
-flags.DEFINE_list("keys", [], "images to show; else the first ones")
-flags.DEFINE_integer("num_images", 0, "images to show; 0: as fits", lower_bound=0)
-flags.DEFINE_integer("num_samples", 8, "samples in the comparison", lower_bound=1)
 flags.DEFINE_enum(
-    "layout", "columns", ["columns", "rows"], "where an image's samples go in the grid"
+    "figure", "all", FIGURES, "figure to draw; by default all that the input allows"
+)
+flags.DEFINE_string("out_dir", None, "directory to write to")
+flags.DEFINE_list("keys", [], "keys of the images to show; by default the first ones")
+flags.DEFINE_integer(
+    "num_images", 0, "number of images to show; 0 for as many as fit", lower_bound=0
+)
+flags.DEFINE_integer(
+    "num_samples", 8, "number of samples in the comparison", lower_bound=1
+)
+flags.DEFINE_enum(
+    "layout",
+    "columns",
+    ["columns", "rows"],
+    "direction of an image's samples in the grid",
 )
 flags.DEFINE_string("saved_model", None, "for the latent plane")
 flags.DEFINE_string("data_dir", None, "for the latent plane: a prepared data set")

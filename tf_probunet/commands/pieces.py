@@ -1,4 +1,4 @@
-"""Pieces of work that are commands, each run once, so that a stopped run goes on."""
+"""Runs commands once each, so that an interrupted series of commands can continue."""
 
 from __future__ import annotations
 
@@ -16,37 +16,38 @@ from typing import IO, TypeVar
 from tf_probunet import files, locks
 
 _INTERRUPTED = 130
-# TensorFlow computes with so many threads; of all cores if it is not set.
+# TensorFlow's number of threads. Without it, TensorFlow uses all cores.
 _THREADS = "TF_NUM_INTRAOP_THREADS"
 _T = TypeVar("_T")
 
 
 class Pieces:
-    """The pieces of work below one directory, each done once.
+    """Commands that write below one directory, each run once.
 
-    A piece that is done leaves a note beside the results; a second run skips it.
+    A finished command leaves a note in the directory, and a second run skips it.
     """
 
     def __init__(
         self, out_dir: files.Path, settings: dict[str, object], jobs: int = 1
     ) -> None:
-        """Makes the directory, or checks that it is of the same settings.
+        """Makes the directory, or checks that it has the same settings.
 
         Args:
-            out_dir: where everything goes.
-            settings: all that the results depend on.
-            jobs: how many pieces `side_by_side` runs at a time. If several, each has
-                its share of the threads, and what it prints goes to `logs`.
+            out_dir: the directory for everything.
+            settings: everything that the results depend on.
+            jobs: how many commands `side_by_side` runs at a time. With several, each
+                gets its share of the threads and prints to a file in `logs`.
 
         Raises:
-            ValueError: the directory holds pieces of other settings, or another
-                command works on them.
+            ValueError: the directory has other settings, or another command uses it.
         """
         self.path = pathlib.Path(out_dir)
         self._notes = self.path / "done"
-        self._jobs, self._exit_code = jobs, 0
+        self._jobs = jobs
+        self._exit_code: str | int | None = 0
         self._running: set[subprocess.Popen] = set()
-        # Held until this command ends: its pieces hold their own directories.
+        self._seconds: dict[str, float] = {}
+        # Held until this command ends. Its pieces lock their own directories.
         hold = contextlib.ExitStack()
         hold.enter_context(locks.inside(self.path))
         atexit.register(hold.close)
@@ -65,19 +66,25 @@ class Pieces:
     def run(self, name: str, *words: object) -> float:
         """Runs a command unless it is done, and returns its seconds.
 
-        The first word is a command of the package, or a script (a path to a .py file).
-        The seconds of runs that were stopped count, too.
+        Args:
+            name: the name of this piece of work.
+            *words: a command of the package, or the path of a script (.py), followed
+                by its arguments.
+
+        Returns:
+            The seconds, including those of earlier runs that were stopped.
 
         Raises:
-            SystemExit: it failed or was stopped; with its exit code.
+            SystemExit: the command failed or was stopped; with its exit code.
         """
         note = self._notes / f"{name}.json"
         before = files.read_json(note, "note") if note.exists() else {"seconds": 0.0}
         files.check_fields(before, {"seconds": [int, float]}, note)
         if before.get("done"):
             print(f"{name}: done before", flush=True)
+            self._seconds[name] = before["seconds"]
             return before["seconds"]
-        if self._exit_code:  # A piece beside this one failed or was stopped.
+        if self._exit_code:  # Another piece failed or was stopped.
             sys.exit(self._exit_code)
         print(f"\n$ tf_probunet {' '.join(map(str, words))}", flush=True)
         start = time.monotonic()
@@ -93,17 +100,23 @@ class Pieces:
         if code:
             sys.exit(code)
         files.write_json(note, {"seconds": seconds, "done": True})
+        self._seconds[name] = seconds
         return seconds
 
-    def side_by_side(self, tasks: Sequence[Callable[[], _T]]) -> list[_T]:
-        """Does tasks of several pieces each, `jobs` at a time.
+    @property
+    def seconds(self) -> float:
+        """The seconds of all finished pieces together."""
+        return sum(self._seconds.values())
 
-        When a piece fails, those beside it come to their end, and no more are begun.
-        Ctrl-C reaches the commands as well, which save and end; another signal is
-        handed on to them.
+    def side_by_side(self, tasks: Sequence[Callable[[], _T]]) -> list[_T]:
+        """Runs tasks that consist of pieces, `jobs` at a time.
+
+        When a piece fails, the pieces that are running finish, and no more are started.
+        Ctrl-C reaches the commands themselves, which save and end. Other signals are
+        passed on to them.
 
         Returns:
-            What each task returned.
+            The result of each task.
 
         Raises:
             SystemExit: a piece failed or was stopped; with its exit code.
@@ -132,7 +145,7 @@ class Pieces:
 
     @contextlib.contextmanager
     def _output(self, name: str) -> Iterator[IO[str] | None]:
-        """Opens the log of a piece; None where it writes to the terminal."""
+        """Opens the log of a piece; yields None if it writes to the terminal."""
         if self._jobs == 1:
             yield None
             return
@@ -143,7 +156,7 @@ class Pieces:
             yield log
 
     def _call(self, words: list[str], output: IO[str] | None) -> int:
-        """Waits for the command also after Ctrl-C, which reaches it as well."""
+        """Runs a command; after Ctrl-C, which reaches it too, waits until it ends."""
         environment = dict(os.environ)
         if self._jobs > 1:
             threads = max(1, (os.cpu_count() or 1) // self._jobs)
@@ -171,7 +184,7 @@ class Pieces:
             self._running.discard(process)
 
     def remember(self, name: str, compute: Callable[[], dict]) -> dict:
-        """Returns what `compute` gave, now or in an earlier run."""
+        """Returns the result of `compute`, of this run or an earlier one."""
         note = self._notes / f"{name}.json"
         if not note.exists():
             files.write_json(note, compute())

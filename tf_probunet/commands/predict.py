@@ -1,10 +1,10 @@
-"""Segments your own images: DICOM, NIfTI, PNG, TIFF, JPEG, NumPy in, hypotheses out.
+"""Segments your own images (DICOM, NIfTI, PNG, TIFF, JPEG, NumPy).
 
     python run/predict.py --input=slice.png --out_dir=runs/prediction
     python run/predict.py --input=scan/ --slice=40 --center=210,300 --out_dir=runs/out
 
-Without --saved_model it is the model that comes with the repository, for crops of chest
-CT around a lesion. --input can be given several times. See docs/predict.md.
+By default the model is the one that ships with the repository, for crops of chest CT
+around a lesion. --input can be repeated. See docs/predict.md.
 """
 
 import pathlib
@@ -19,7 +19,9 @@ flags.DEFINE_string(
     "saved_model", None, f"a SavedModel of run/export.py; by default {SHIPPED_MODEL}"
 )
 flags.DEFINE_multi_string("input", None, "a file, a DICOM series, a folder of pictures")
-flags.DEFINE_string("out_dir", None, "gets a directory for each image")
+flags.DEFINE_string(
+    "out_dir", None, "directory to write to; each image gets a directory in it"
+)
 cli.define_config_flags(PredictConfig)
 cli.define_config_flags(CropConfig)
 REQUIRED = ["input", "out_dir"]

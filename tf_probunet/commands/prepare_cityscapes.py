@@ -1,4 +1,4 @@
-"""Writes Cityscapes as records of 256x512 with the 19 training classes.
+"""Turns Cityscapes into records of 256x512 with the 19 training classes.
 
 python run/prepare_cityscapes.py --cityscapes_dir=cityscapes --out_dir=runs/cityscapes
 """
@@ -10,7 +10,7 @@ from tf_probunet.commands import cli
 flags.DEFINE_string("cityscapes_dir", None, "folder with leftImg8bit and gtFine")
 flags.DEFINE_string("out_dir", None, "where to write the data set")
 flags.DEFINE_integer("num_workers", 0, "processes; 0 for one per core", lower_bound=0)
-flags.DEFINE_bool("strict", False, "stop at the first file that can't be used")
+flags.DEFINE_bool("strict", False, "stop at the first file that cannot be used")
 flags.DEFINE_bool("overwrite", False, "replace a data set of other settings")
 REQUIRED = ["cityscapes_dir", "out_dir"]
 

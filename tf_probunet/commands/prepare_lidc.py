@@ -11,25 +11,25 @@ from absl import flags
 from tf_probunet.commands import cli
 
 flags.DEFINE_string("dicom_dir", None, "the original download; any folder layout")
-flags.DEFINE_string("input_dir", None, "the input of another --format (a file: pickle)")
+flags.DEFINE_string("input_dir", None, "input of another --format; a file for pickle")
 flags.DEFINE_string(
-    "xml_dir", None, "the annotation files, if they do not lie in --dicom_dir"
+    "xml_dir", None, "directory of the annotation files, if not in --dicom_dir"
 )
 flags.DEFINE_enum(
-    "format", "dicom", ["dicom", "png_slices", "crops", "pickle"], "what the input is"
+    "format", "dicom", ["dicom", "png_slices", "crops", "pickle"], "format of the input"
 )
 flags.DEFINE_string("out_dir", None, "where to write the data set")
-flags.DEFINE_string("split_file", None, "JSON: which patient is in which split")
+flags.DEFINE_string("split_file", None, "JSON file with the patients of each split")
 flags.DEFINE_bool(
     "keep_slice_location_mismatch",
     False,
     "keep slices whose SliceLocation differs from their position; the paper drops them",
 )
-flags.DEFINE_bool("strict", False, "stop at the first problem of the data")
+flags.DEFINE_bool("strict", False, "stop at the first problem in the data")
 flags.DEFINE_integer("num_workers", 0, "processes; 0 for one per core", lower_bound=0)
 flags.DEFINE_bool("overwrite", False, "replace a data set of other settings")
 flags.DEFINE_integer(
-    "preview", 0, "so many images on a contact sheet, preview.png", lower_bound=0
+    "preview", 0, "number of images on a contact sheet, preview.png", lower_bound=0
 )
 REQUIRED = ["out_dir"]
 

@@ -1,4 +1,4 @@
-"""Draws made-up street scenes in the raw layout of Cityscapes.
+"""Draws artificial street scenes in the raw layout of Cityscapes.
 
 python run/prepare_street_phantom.py --out_dir=runs/street
 python run/prepare_cityscapes.py --cityscapes_dir=runs/street --out_dir=runs/records
@@ -8,15 +8,15 @@ from absl import flags
 
 from tf_probunet.commands import cli
 
-flags.DEFINE_string("out_dir", None, "where to write leftImg8bit and gtFine")
+flags.DEFINE_string("out_dir", None, "directory for leftImg8bit and gtFine")
 flags.DEFINE_integer("images_per_city", 8, "scenes per city", lower_bound=1)
 flags.DEFINE_enum("size", "512x256", ["512x256", "2048x1024"], "width x height")
-flags.DEFINE_integer("seed", 0, "another seed gives other scenes")
+flags.DEFINE_integer("seed", 0, "seed of the scenes")
 REQUIRED = ["out_dir"]
 
 
 def main() -> None:
-    """Writes the scenes and says how many."""
+    """Writes the scenes and prints their number."""
     from tf_probunet.preparation import street_phantom
 
     width, height = map(int, cli.FLAGS.size.split("x"))

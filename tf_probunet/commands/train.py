@@ -1,4 +1,4 @@
-"""Trains a model; goes on with the run in --run_dir if there is one.
+"""Trains a model, or continues the run in --run_dir.
 
 python run/train.py --flagfile=phantom.flags
 python run/train.py --flagfile=lidc.flags --data_dir=... --run_dir=... --model=unet
@@ -8,8 +8,8 @@ from absl import flags
 
 from tf_probunet.commands import cli, train_flags
 
-train_flags.define(run_dir="where configuration, checkpoints and logs go")
-flags.DEFINE_bool("resume", True, "go on with the run in --run_dir")
+train_flags.define(run_dir="directory for configuration, checkpoints and logs")
+flags.DEFINE_bool("resume", True, "continue the run in --run_dir")
 REQUIRED = ["data_dir", "run_dir"]
 
 

@@ -1,9 +1,10 @@
-"""Trains the members of a U-Net Ensemble one after another: U-Nets with other seeds.
+"""Trains the members of a U-Net Ensemble: U-Nets with different seeds.
 
     python run/train_ensemble.py --flagfile=phantom.flags --run_dir=runs/unet
     python run/export.py --members='runs/unet_*' --out_dir=runs/ensemble
 
-Ctrl-C saves the member at hand; the same command goes on from there.
+Members are trained one after another. Ctrl-C saves the current member, and the same
+command continues.
 """
 
 from absl import flags
@@ -12,10 +13,10 @@ from tf_probunet.commands import cli, train_flags
 
 FIXED = {"name": "unet"}
 train_flags.define(
-    run_dir="the members' directories are this and a number, such as runs/unet_00",
+    run_dir="start of the members' directories: runs/unet gives runs/unet_00 and so on",
     **FIXED,
 )
-flags.DEFINE_integer("num_members", 16, "how many to train", lower_bound=1)
+flags.DEFINE_integer("num_members", 16, "number of members", lower_bound=1)
 REQUIRED = ["data_dir", "run_dir"]
 
 

@@ -1,4 +1,4 @@
-"""The flags of the commands that train, and the configuration they make up."""
+"""The flags of the commands that train, and their configuration."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SECTIONS = {
     "augmentation": config_lib.AugmentationConfig,
     "training": config_lib.TrainingConfig,
 }
-# The data set decides these.
+# These settings come from the data set.
 _FROM_DATA = {"num_classes": 2, "image_channels": 1, "ignore_label": None}
 
 
@@ -38,13 +38,13 @@ def define(
         "strategy",
         "mirrored",
         ["mirrored", "multi_worker"],
-        "mirrored: all GPUs of this machine; multi_worker: the machines of TF_CONFIG",
+        "mirrored: all GPUs of this machine; multi_worker: the machines in TF_CONFIG",
         **main,
     )
     flags.DEFINE_integer(
         "cpu_devices",
         1,
-        "without a GPU: into how many replicas the CPU is split",
+        "without a GPU: number of replicas that the CPU is split into",
         lower_bound=1,
         **main,
     )

@@ -1,8 +1,8 @@
-"""Augmentation: one composed warp per image, applied alike to image and labels.
+"""Augmentation: one composed warp per example, for the image and its labels.
 
 Elastic deformation, rotation, shear, scaling, mirroring and the translated crop are
-composed to one grid of source positions, so that each image is interpolated once. The
-only module that uses tensorflow-addons, where there is one.
+composed into one grid of source positions, so that each image is interpolated once.
+This is the only module that uses tensorflow-addons, if it is installed.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def augment(
         config: how strong each change is.
         crop_size: height and width of the result; 0 keeps those of the image.
         outside_label: label of pixels that come from beyond the image's edge.
-        crop_jitter_px: how far the crop's centre may lie from the image's; 0 for
-            anywhere in the image.
+        crop_jitter_px: largest distance between the centres of crop and image; 0 for
+            any.
 
     Returns:
         Image [h, w, C] and labels [G, h, w].
@@ -108,7 +108,7 @@ def source_positions(
 
 
 def sample_image(image: tf.Tensor, source: tf.Tensor) -> tf.Tensor:
-    """Samples an image [H, W, C] bilinearly at [h, w, 2]; beyond the edge, the edge."""
+    """Samples an image [H, W, C] bilinearly at [h, w, 2]; positions are clamped."""
     height, width = source.shape[:2]
     points = tf.reshape(source, [1, height * width, 2])
     values = _interpolate_bilinear()(image[None], points)  # [1, h w, C]
@@ -162,7 +162,7 @@ def _affine(seed: tf.Tensor, config: AugmentationConfig) -> tf.Tensor:
         )
         angle += tf.cast(quarters, tf.float32) * (math.pi / 2)
     shear = tf.tan(shear_by * math.radians(config.shear_degrees))
-    # The map leads from the result to the image: to enlarge, it shrinks.
+    # The map is from the result to the image, so it shrinks to enlarge.
     scale = tf.exp(-scale_by * math.log1p(config.scale))
     flip = tf.where(mirror < 0, -1.0, 1.0) if config.flip else 1.0
     cos, sin = tf.cos(angle), tf.sin(angle)
@@ -207,8 +207,8 @@ def _recolour(
 def bilinear(images: tf.Tensor, points: tf.Tensor) -> tf.Tensor:
     """Samples images [B, H, W, C] at row and column [B, N, 2]: [B, N, C].
 
-    The equal of `tensorflow_addons.image.interpolate_bilinear`, for where that can't be
-    had: beyond the edge lies the edge.
+    Gives the same as `tensorflow_addons.image.interpolate_bilinear`, for environments
+    without it. Positions beyond the edge are clamped to it.
     """
     height, width, channels = images.shape[1:]
     last = tf.constant([height - 2, width - 2], points.dtype)
@@ -229,11 +229,11 @@ def bilinear(images: tf.Tensor, points: tf.Tensor) -> tf.Tensor:
 
 @functools.lru_cache(maxsize=1)
 def _interpolate_bilinear() -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
-    """Imports tensorflow-addons without its end-of-life notice, where there is one."""
+    """Imports tensorflow-addons, if installed, without its end-of-life notice."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             from tensorflow_addons.image import interpolate_bilinear
-    except ImportError:  # Not in the lane of the newer releases.
+    except ImportError:  # The lane `current` does not have it.
         return bilinear
     return interpolate_bilinear

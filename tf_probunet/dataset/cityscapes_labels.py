@@ -1,10 +1,11 @@
 """The Cityscapes label table and the five class switches: names, ids, colours, modes.
 
-The only place where they are written down; NumPy only, no TensorFlow.
+This is the only place that defines them. It needs NumPy only.
 """
 
 from __future__ import annotations
 
+import operator
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -73,13 +74,13 @@ LABELS: tuple[Label, ...] = (
 _TRAIN_LABELS = tuple(
     sorted(
         (label for label in LABELS if label.train_id is not None),
-        key=lambda label: label.train_id,
+        key=operator.attrgetter("train_id"),
     )
 )
 
 NUM_TRAIN_CLASSES = len(_TRAIN_LABELS)
 
-# In this order; bit i of a mode's number says whether switch i is flipped.
+# The order matters: bit i of a mode's number says whether switch i is flipped.
 SWITCHES: tuple[Switch, ...] = tuple(
     Switch(name, class_id, NUM_TRAIN_CLASSES + i, Fraction(8 - i, 17))
     for i, (name, class_id) in enumerate(
@@ -133,8 +134,8 @@ MODE_PROBABILITIES = _frozen(
 
 def _train_id_table() -> np.ndarray:
     table = np.full(256, IGNORE_LABEL, np.uint8)
-    for label in _TRAIN_LABELS:
-        table[label.id] = label.train_id
+    for train_id, label in enumerate(_TRAIN_LABELS):
+        table[label.id] = train_id
     return table
 
 

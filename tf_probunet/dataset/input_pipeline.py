@@ -1,9 +1,9 @@
-"""Shards to batches: shuffled, augmented and seeded by the place in the stream.
+"""From shards to batches: shuffled, augmented, and seeded by position.
 
-The stream of training examples is endless and the same in every run: epoch e is the
-training set in an order drawn from (seed, e), and the example at place i of the stream
+The stream of training examples is endless and the same in every run. Epoch e is the
+training set in an order drawn from (seed, e). The example at position i of the stream
 draws its grader and its augmentation from (seed, i). A run can therefore start at any
-step, and workers can share the stream without talking to each other.
+step, and workers can share the stream without communicating.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tf_probunet.config import Config, DataConfig
 from tf_probunet.dataset import augmentation, records, task
 from tf_probunet.dataset.cityscapes_labels import SWITCHES
 
-# Examples are shuffled in blocks of at most so many, and of about so many bytes.
+# Limits of a block of examples that are shuffled together: their number, and bytes.
 _BLOCK_EXAMPLES = 4096
 _BLOCK_BYTES = 256 * 2**20
 _READ_BUFFER = 8 * 2**20
@@ -32,17 +32,17 @@ def training_batches(
     num_replicas: int = 1,
     with_keys: bool = False,
 ) -> tf.data.Dataset:
-    """Returns the endless training batches from a step on.
+    """Returns the endless training batches, starting at a step.
 
     Args:
         info: the prepared data.
         config: of the run; `training.batch_size` is that of all workers together.
         start_step: the first step.
-        num_workers: how many machines share the stream; each gets its part of every
+        num_workers: how many machines share the stream. Each gets a part of every
             batch.
-        worker: which of them this is.
-        num_replicas: of all machines together; each takes one batch of this data set in
-            turn, so that the replicas of a step share `training.batch_size`.
+        worker: the index of this machine.
+        num_replicas: replicas of all machines together. They take batches of this data
+            set in turn, so that the replicas of a step share `training.batch_size`.
         with_keys: add the examples' keys to the batches.
 
     Returns:
@@ -87,9 +87,9 @@ def evaluation_examples(
 
     Args:
         info: the prepared data.
-        split: which of them.
-        config: how they become inputs.
-        size: of the central crop; 0 for the whole image, None for `eval_size`.
+        split: the split.
+        config: how examples become inputs.
+        size: size of the central crop; 0 for the whole image, None for `eval_size`.
 
     Returns:
         Examples of `key`, `group`, `image` [h, w, C] float32 in 0..1 and `labels`
@@ -177,7 +177,7 @@ def switch_classes(labels: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
 
     Args:
         labels: [...] int32, the 19 training classes and the ignore label.
-        seed: int32[2]; the flips hold for the whole map.
+        seed: int32[2]. A flip applies to the whole map.
 
     Returns:
         [...] int32 with 24 classes.
@@ -190,7 +190,7 @@ def switch_classes(labels: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
 
 
 def _stream(info: records.DatasetInfo, seed: tf.Tensor, first: int) -> tf.data.Dataset:
-    """Returns (place, serialised example) from place `first` of the stream on."""
+    """Returns (position, serialised example), starting at position `first`."""
     paths = tf.constant(info.shard_paths("train"))
     count = info.count("train")
     block = _block_size(info)
@@ -202,7 +202,7 @@ def _stream(info: records.DatasetInfo, seed: tf.Tensor, first: int) -> tf.data.D
         blocks = tf.data.TFRecordDataset(shuffled, buffer_size=_READ_BUFFER).batch(
             block
         )
-        # Not Dataset.shuffle, whose order also depends on TensorFlow's global seed.
+        # Not Dataset.shuffle: its order also depends on TensorFlow's global seed.
         return (
             blocks.enumerate()
             .map(lambda i, examples: _shuffle(examples, seeds.fold_in(epoch_seed, i)))
@@ -254,7 +254,7 @@ def _training_example(
 def _drawn_labels(
     pngs: tf.Tensor, seed: tf.Tensor, spec: records.DatasetSpec, config: Config
 ) -> tf.Tensor:
-    """Draws graders, no one twice, or flips of the switched task: [G, H, W]."""
+    """Draws distinct graders, or flips of the switched task: [G, H, W]."""
     count = config.training.graders_per_image
     if config.data.task == "switched":
         labels = records.decode_labels(pngs[0], spec)

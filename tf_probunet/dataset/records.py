@@ -1,7 +1,7 @@
-"""The record format: examples in sharded TFRecords beside a `dataset_info.json`.
+"""The record format: sharded TFRecords and a `dataset_info.json`.
 
-An image is one PNG (signed 16-bit values are shifted to unsigned ones), and so is the
-label map of each grader, so that training decodes only the one it draws.
+An image is one PNG; signed 16-bit values are shifted to unsigned ones. The label map of
+each grader is a PNG of its own, so that training decodes only the one it draws.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import os
 import pathlib
 import re
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import PIL.Image
@@ -29,11 +29,11 @@ FORMAT_VERSION = "1.0"
 INFO_NAME = "dataset_info.json"
 IGNORE_LABEL = 255
 
-# A PNG file up to its width and height.
+# The start of a PNG file, up to its width and height.
 _PNG_HEAD = b"\x89PNG\r\n\x1a\n" + b"\0\0\0\rIHDR"
 _INT16_OFFSET = 32768
 _ORDER_SALT = "record order"
-# More is a damaged description: no such study was made.
+# No study has more graders or modes; a larger number is a damaged description.
 _MAX_MAPS = 1024
 _MAX_CLASSES = 256  # Label maps are stored as uint8.
 # A record: its length, the checksum of that, its bytes, the checksum of those.
@@ -46,9 +46,9 @@ _CHANNELS = {"hu": (1,), "uint8": (1, 3)}
 
 
 class _TensorFlow:
-    """TensorFlow, loaded when it is used: what a preparation's workers do needs none.
+    """Loads TensorFlow on first use, because the workers of a preparation need none.
 
-    It takes seconds and hundreds of megabytes, in each of them.
+    It would take seconds and hundreds of megabytes in each of them.
     """
 
     def __getattr__(self, name: str) -> Any:
@@ -57,7 +57,10 @@ class _TensorFlow:
         return getattr(tensorflow, name)
 
 
-tf = _TensorFlow()
+if TYPE_CHECKING:
+    import tensorflow as tf
+else:
+    tf = _TensorFlow()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,8 +68,8 @@ class Example:
     """One image with the label maps of its graders.
 
     Attributes:
-        key: unique in the data set.
-        group: what must not be in two splits: the patient, the city.
+        key: a name that is unique in the data set.
+        group: what must be in one split only: the patient, the city.
         image: [H, W, C], uint8 or int16 (Hounsfield units).
         labels: [G, H, W] uint8, a label map for each grader.
         modes: [M, H, W] uint8, the label maps a grader can draw, where they are known.
@@ -94,9 +97,9 @@ class DatasetSpec:
         image_dtype: "uint8" or "int16".
         intensity: what the values mean: "hu" or "uint8".
         num_graders: label maps per image.
-        ignore_label: the label of pixels that count nowhere, or None.
+        ignore_label: the label of ignored pixels, or None.
         num_modes: how many known modes an example carries; 0 for none.
-        preparation: the settings it was made with.
+        preparation: the settings of the preparation.
     """
 
     name: str
@@ -120,7 +123,7 @@ class DatasetInfo:
     """A prepared data set on disk: its `dataset_info.json`.
 
     Attributes:
-        data_dir: where it lies.
+        data_dir: its directory.
         spec: what the examples look like.
         splits: for each split, `count`, `groups` and a list of `shards` (`file`,
             `count`, `bytes`, `sha256`).
@@ -137,13 +140,13 @@ class DatasetInfo:
     def shard_paths(self, split: str) -> list[str]:
         """Returns the shards of a split, each checked against the description.
 
-        TensorFlow does not survive a record of a false length, so that only shards
-        from here may be read with it.
+        A record with a wrong length crashes TensorFlow, so let it read only shards
+        from here.
 
         Raises:
             FileNotFoundError: a shard is missing.
             ValueError: a shard is truncated or damaged, holds another number of
-                records than is declared, or there is no such split.
+                records than declared, or there is no such split.
         """
         paths = []
         for shard in self._split(split)["shards"]:
@@ -154,9 +157,9 @@ class DatasetInfo:
 
     @property
     def fingerprint(self) -> str:
-        """A short name for the shards: two data sets with the same one have the same.
+        """A short hash of the shards; equal for data sets with the same shards.
 
-        What the records mean is in `description`.
+        `description` says what the records mean.
         """
         sums = [s["sha256"] for split in self.splits.values() for s in split["shards"]]
         return f"{salted_hash(' '.join(sums), 'fingerprint'):016x}"
@@ -198,7 +201,7 @@ def encode(example: Example, spec: DatasetSpec) -> bytes:
         "image": _bytes_list([_encode_png(example.image)]),
         "labels": _bytes_list([_encode_png(m[..., None]) for m in example.labels]),
     }
-    if example.modes is not None:
+    if example.modes is not None and example.mode_probs is not None:
         features["modes"] = _bytes_list(
             [_encode_png(m[..., None]) for m in example.modes]
         )
@@ -264,10 +267,10 @@ def decode_labels(png: tf.Tensor, spec: DatasetSpec) -> tf.Tensor:
 
 
 def _with_size(png: tf.Tensor, spec: DatasetSpec) -> tf.Tensor:
-    """Returns a PNG after a look at its size: decoding makes room for any."""
+    """Returns a PNG after checking its size, because decoding allocates any size."""
     height, width, _ = spec.image_shape
     head = _PNG_HEAD + struct.pack(">II", width, height)
-    # Not `assert_equal`, whose message holds the bytes that were found.
+    # Not `assert_equal`: its message would contain the bytes that were found.
     fits = tf.equal(tf.strings.substr(png, 0, len(head)), head)
     check = tf.debugging.Assert(
         fits, [f"expected a PNG picture of {height}x{width} pixels"]
@@ -283,34 +286,38 @@ def decode_all_labels(pngs: tf.Tensor, spec: DatasetSpec) -> tf.Tensor:
     )
 
 
+# Key, group, and a function that returns the serialised example.
+Entry = tuple[str, str, Callable[[], bytes]]
+
+
 def write_dataset(
     out_dir: files.Path,
     spec: DatasetSpec,
-    splits: dict[str, Sequence[tuple[str, str, Callable[[], bytes]]]],
+    splits: Mapping[str, Sequence[Entry]],
     *,
     examples_per_shard: int = 512,
 ) -> DatasetInfo:
-    """Writes serialised examples as shards, and `dataset_info.json` last of all.
+    """Writes serialised examples as shards, and then `dataset_info.json`.
 
     Args:
         out_dir: where to write.
         spec: what the examples look like.
         splits: for each split its examples in any order, as (key, group, function that
             returns the serialised example).
-        examples_per_shard: at most so many in one file.
+        examples_per_shard: the largest number in one file.
 
     Returns:
         The data set as it can be read.
 
     Raises:
-        ValueError: a key stands twice, a group is in two splits, a split is empty, or
+        ValueError: a key occurs twice, a group is in two splits, a split is empty, or
             the specification contradicts itself.
     """
     out_dir = pathlib.Path(out_dir)
     _check_spec(spec)
     _check_splits(splits)
     stale = _earlier_shards(out_dir)
-    # Until all shards are there, the directory holds no data set.
+    # The directory is not a data set until all shards are written.
     (out_dir / INFO_NAME).unlink(missing_ok=True)
     described = {}
     for split, examples in splits.items():
@@ -374,21 +381,23 @@ def read_info(data_dir: files.Path) -> DatasetInfo:
 
 @contextlib.contextmanager
 def named_errors(info: DatasetInfo, *splits: str) -> Iterator[None]:
-    """Names the shard, the record and the reason when TensorFlow can't read one.
+    """Names the shard, the record and the reason when TensorFlow can't read a record.
 
-    TensorFlow tells neither, and not only records make it fail: the splits are read
-    again, and if every record is good, the error is somebody else's and stays.
+    TensorFlow's error does not name them. The splits are therefore read again. If every
+    record is good, the error has another cause and is raised as it is.
 
     Args:
-        info: the data set that is read.
-        *splits: those that may be to blame.
+        info: the data set.
+        *splits: the splits that may contain the bad record.
 
     Raises:
         ValueError: a record can't be read.
     """
     try:
         yield
-    except tf.errors.ResourceExhaustedError:  # Memory or disk: no record says that.
+    except (
+        tf.errors.ResourceExhaustedError
+    ):  # Memory or disk: not the fault of a record.
         raise
     except (tf.errors.OpError, UnicodeDecodeError) as error:
         for split in splits:
@@ -399,7 +408,7 @@ def named_errors(info: DatasetInfo, *splits: str) -> Iterator[None]:
 
 
 def _first_fault(info: DatasetInfo, split: str) -> str | None:
-    """Says which record of a split can't be read and why; None if all can be."""
+    """Returns which record of a split can't be read and why; None if all can."""
 
     def decode(serialized: tf.Tensor) -> dict[str, tf.Tensor]:
         parsed = parse(serialized, info.spec)
@@ -478,7 +487,7 @@ def _check_probs(example: Example, spec: DatasetSpec) -> None:
         )
 
 
-def _check_splits(splits: dict[str, Sequence[tuple[str, str, Any]]]) -> None:
+def _check_splits(splits: Mapping[str, Sequence[Entry]]) -> None:
     key_split: dict[str, str] = {}
     group_split: dict[str, str] = {}
     for split, examples in splits.items():
@@ -535,7 +544,7 @@ def _write_shard(
 
 
 def _earlier_shards(out_dir: pathlib.Path) -> set[str]:
-    """Returns the shards of the data set that lies there, if it can be read."""
+    """Returns the shards of the data set in a directory, if it can be read."""
     try:
         return _shard_names(read_info(out_dir).splits)
     except (FileNotFoundError, ValueError):
@@ -569,7 +578,7 @@ def _check_shard(path: pathlib.Path, shard: dict[str, Any]) -> None:
 
 
 def _count_records(path: pathlib.Path) -> int:
-    """Counts the records of a shard by their lengths, which must be possible ones."""
+    """Counts the records of a shard by their lengths, after checking these."""
     count = 0
     with open(path, "rb") as handle:
         left = os.fstat(handle.fileno()).st_size
@@ -578,7 +587,7 @@ def _count_records(path: pathlib.Path) -> int:
             left -= _FRAME_HEAD.size + _FRAME_TAIL
             if left < 0:
                 raise ValueError(
-                    f"{path}: damaged shard (it ends inside of record {count + 1}); "
+                    f"{path}: damaged shard (it ends inside record {count + 1}); "
                     "prepare the data again"
                 )
             length, checksum = _FRAME_HEAD.unpack(head)
@@ -697,7 +706,7 @@ def _check_shards(splits: dict[str, dict[str, Any]]) -> None:
         if total != split["count"]:
             raise ValueError(f"shards hold {total} examples of {split['count']}")
         for shard in split["shards"]:
-            # Nothing else is read, or removed when the data are prepared again.
+            # Only plain names are read, or removed when the data are prepared again.
             if not _SHARD_NAME.fullmatch(shard["file"]):
                 raise ValueError(f"shard {shard['file']!r} is not a plain file name")
             if not _SHA256.fullmatch(shard["sha256"]):

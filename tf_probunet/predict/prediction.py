@@ -48,8 +48,9 @@ class Prediction:
     notes: list[str]
 
     def seen(self, maps: np.ndarray) -> np.ndarray:
-        """Cuts what the network sees out of maps [..., H, W]."""
-        return maps[(..., *self.grid.seen_in_image.slices)]
+        """Cuts out of maps [..., H, W] what the network sees."""
+        index = (..., *self.grid.seen_in_image.slices)
+        return maps[index]
 
     @property
     def seen_image(self) -> np.ndarray:

@@ -1,1 +1,1 @@
-"""From raw files to records: one module per source, one runner for all of them."""
+"""From raw files to records: one module per source, and one runner for all."""

@@ -18,7 +18,7 @@ from tf_probunet.preparation import runner, tree
 
 HEIGHT, WIDTH = 256, 512
 
-# What the paper keeps of the official training cities for validation.
+# The official training cities that the paper uses for validation.
 VALIDATION_CITIES = ("darmstadt", "monchengladbach", "ulm")
 
 # Images per split of the full data set.
@@ -34,9 +34,9 @@ CITIES = {
     "val": ("frankfurt", "lindau", "munster"),
 }
 
-# Of the places where the ids to both sides differ, more than this share have an id
-# between them in a map that was resized by interpolation: over 9 % on street phantoms,
-# where intact maps have less than 1 %.
+# A map looks interpolated if more than this share of the pixels between different ids
+# have an id between the two: over 9 % in interpolated street phantoms, and below 1 % in
+# intact ones.
 _BLENDED_SHARE = 0.05
 
 _SIZES = ((2048, 1024), (WIDTH, HEIGHT))  # (width, height)
@@ -64,7 +64,7 @@ class Pair(NamedTuple):
 
 
 class _BadFileError(ValueError):
-    """A file that can not be used, with the category of the reason."""
+    """A file that cannot be used, with the category of the reason."""
 
     def __init__(self, reason: str, path: str, detail: str) -> None:
         super().__init__(f"{path}: {reason} ({detail})")
@@ -86,7 +86,7 @@ def prepare(
             2048x1024 or 512x256.
         out_dir: where to write.
         num_workers: processes; 0 stands for one per core.
-        strict: make the first file that can't be used an error.
+        strict: whether the first file that can't be used is an error.
         overwrite: replace a data set of other settings.
 
     Returns:
@@ -120,10 +120,10 @@ def prepare(
 
 
 def split_of(official_split: str, city: str) -> str:
-    """The split of a city: the paper's validation cities are training cities.
+    """Returns the split of a city. The paper validates on some training cities.
 
     Args:
-        official_split: "train" or "val", the folder that the city lies in.
+        official_split: "train" or "val", the folder that contains the city.
         city: the city's folder.
 
     Returns:
@@ -143,8 +143,8 @@ def find_pairs(
         cityscapes_dir: the folder with `leftImg8bit` and `gtFine`.
 
     Returns:
-        The pairs in the order of their keys, and the problems. Folders that are not
-        read and cities that are not official are among them, but no fault.
+        The pairs in the order of their keys, and the problems. These include folders
+        that are not read and cities that are not official, which are not faults.
 
     Raises:
         FileNotFoundError: if a folder of the layout is missing or has no images.
@@ -191,7 +191,7 @@ def _unofficial(official: str, city: str) -> Problem:
 
 
 def _unread_folders(root: pathlib.Path) -> list[Problem]:
-    """Notes the folders beside train and val, as test and train_extra."""
+    """Notes folders other than train and val, such as test and train_extra."""
     folders = [
         folder
         for kind in ("leftImg8bit", "gtFine")
@@ -211,13 +211,13 @@ def _unread_folders(root: pathlib.Path) -> list[Problem]:
 
 
 def count_notes(splits: Mapping[str, Mapping[str, int]]) -> list[str]:
-    """Says how the numbers of images compare with the full data set.
+    """Compares the numbers of images with those of the full data set.
 
     Args:
         splits: `splits` of the report.
 
     Returns:
-        One line if all is there, else one line per split that differs.
+        One line if the data set is complete, else one line per split that differs.
     """
     notes = [
         f"note: {split} has {splits[split]['examples']} images, the full data set has "
@@ -278,11 +278,12 @@ def _process(unit: runner.Unit, root: str) -> runner.UnitResult:
     pair = unit.payload
     try:
         image = _read(root, pair.image, "RGB", _SIZES)
-        ids = _read(root, pair.labels, "L", [image.size])
+        picture = _read(root, pair.labels, "L", [image.size])
     except _BadFileError as error:
         return runner.UnitResult(problems=[error.problem])
-    blended = blended_share(np.asarray(ids))
-    ids = np.asarray(ids.resize((WIDTH, HEIGHT), PIL.Image.NEAREST))
+    blended = blended_share(np.asarray(picture))
+    nearest = PIL.Image.Resampling.NEAREST
+    ids = np.asarray(picture.resize((WIDTH, HEIGHT), nearest))
     example = records.Example(
         key=pair.key,
         group=pair.city,
@@ -299,10 +300,10 @@ def _process(unit: runner.Unit, root: str) -> runner.UnitResult:
 
 
 def blended_share(ids: np.ndarray) -> float:
-    """How much a label map looks as if it was resized by interpolation.
+    """Measures whether a label map was resized by interpolation.
 
-    Interpolation puts numbers between two ids at their border, which are the ids of
-    other classes.
+    At a border, interpolation gives numbers between two ids, which are the ids of other
+    classes.
 
     Args:
         ids: [H, W] uint8.
@@ -315,10 +316,10 @@ def blended_share(ids: np.ndarray) -> float:
     borders = between = 0
     for across in (ids, ids.T):
         first, middle, last = across[:, :-2], across[:, 1:-1], across[:, 2:]
-        borders += np.count_nonzero(first != last)
+        borders += int(np.count_nonzero(first != last))
         rising = (first < middle) & (middle < last)
         falling = (first > middle) & (middle > last)
-        between += np.count_nonzero(rising | falling)
+        between += int(np.count_nonzero(rising | falling))
     return between / borders if borders else 0.0
 
 

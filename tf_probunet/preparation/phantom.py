@@ -1,9 +1,10 @@
 """CT-like lesion images whose distribution over segmentations is known exactly.
 
-A lesion has a core and a halo. Its contrast tells how probable it is that a grader
-marks it at all, the brightness of the halo how probable it is that a grader who does
-includes the halo, and each grader draws the outline tight, on the edge, or wide. That
-makes seven modes: nothing, and {core, core with halo} x {tight, on the edge, wide}.
+A lesion has a core and a halo. The contrast of the core decides how probable it is that
+a grader marks the lesion at all. The brightness of the halo decides how probable it is
+that the mark includes the halo. Each grader draws the outline tight, on the edge, or
+wide. The seven modes are: nothing, and {core, core with halo} x {tight, on the edge,
+wide}.
 """
 
 from __future__ import annotations
@@ -71,8 +72,8 @@ def prepare(
 def draw_example(config: PhantomConfig, split: str, index: int) -> records.Example:
     """Draws one example; the same arguments give the same example.
 
-    As in LIDC, an image that no grader marks does not get into the data set: image and
-    graders are drawn anew. The stored mode probabilities take this into account.
+    As in LIDC, the data set has no image that no grader marks: image and graders are
+    then drawn again. The stored mode probabilities take this into account.
     """
     attempt = 0
     while True:

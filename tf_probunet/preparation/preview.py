@@ -15,7 +15,7 @@ import tensorflow as tf
 from tf_probunet import files
 from tf_probunet.dataset import records
 
-# One colour per grader: told apart on grey, also by most colour-blind people.
+# One colour per grader; most colour-blind people can tell them apart on grey.
 COLOURS = np.array(
     [(255, 176, 0), (0, 158, 255), (255, 60, 140), (60, 230, 120)], np.uint8
 )
@@ -29,8 +29,8 @@ _LUNG_WINDOW_HU = (-1350.0, 150.0)
 def write(data_dir: files.Path, path: files.Path, num_images: int) -> None:
     """Writes a contact sheet of images from all splits.
 
-    Records lie in random order in their shards, so that the first ones are a random
-    choice: the same one every time.
+    The records are in random order in their shards, so the first ones are a random
+    choice. It is the same every time.
 
     Args:
         data_dir: a prepared data set.
@@ -59,7 +59,7 @@ def write(data_dir: files.Path, path: files.Path, num_images: int) -> None:
 def draw_outlines(grey: np.ndarray, masks: np.ndarray, zoom: int = _ZOOM) -> np.ndarray:
     """Draws the outline of each mask in its colour over an image.
 
-    Where outlines coincide their colours take turns, so that none hides another.
+    Where outlines coincide, their colours alternate, so that none hides another.
 
     Args:
         grey: [H, W] uint8.

@@ -16,14 +16,16 @@ from concurrent.futures.process import BrokenProcessPool
 def pool(num_workers: int) -> Iterator[concurrent.futures.ProcessPoolExecutor]:
     """Yields a pool of processes; its functions must be at the top level of a module.
 
-    The workers die without a word, on Ctrl-C and with the main process, so whatever
-    they write must be written whole or not at all.
+    On Ctrl-C, and when the main process ends, the workers end silently. They must
+    therefore write files atomically.
 
     Raises:
-        OSError: a worker died while its result was waited for.
+        OSError: a worker died before it returned its result.
     """
-    context = multiprocessing.get_context("spawn")  # TensorFlow does not survive a fork
-    # A worker for each core is enough: threads of NumPy's would be in their way.
+    context = multiprocessing.get_context(
+        "spawn"
+    )  # TensorFlow does not work after a fork.
+    # The workers use all cores, and NumPy's threads would only compete with them.
     names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
     added = {name: "1" for name in names if name not in os.environ}
     os.environ.update(added)
@@ -51,7 +53,9 @@ def _start_worker() -> None:
 def _die_with_parent() -> None:
     """Waits for the end of the main process, which may have been killed.
 
-    A worker does not notice that by itself: it would wait for work for ever.
+    Without this, a worker would not notice and would wait for work forever.
     """
-    multiprocessing.parent_process().join()
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
     os._exit(1)

@@ -1,8 +1,8 @@
 """Runs a preparation: many processes, resumable, and the same bytes every time.
 
-The work is cut into units (a scan, a city). Each finished unit is kept as a part file,
-so that an interrupted run goes on where it stopped; at the end the parts are merged
-into shards whose order depends on the keys only.
+The work is divided into units (a scan, a city). Each finished unit is saved as a part
+file, so that an interrupted run can continue. At the end the parts are merged into
+shards whose order depends only on the keys.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class Unit:
     """One piece of work.
 
     Attributes:
-        name: unique and the same in every run.
-        payload: what the processing function needs; picklable.
-        inputs: paths of all files that it reads. The part of an earlier run is used
-            only if none of them has changed since.
+        name: a unique name, the same in every run.
+        payload: the input of the processing function; picklable.
+        inputs: paths of all files that it reads. A part of an earlier run is used only
+            if none of them has changed since.
     """
 
     name: str
@@ -43,10 +43,10 @@ class Unit:
 
     @functools.cached_property
     def inputs_hash(self) -> str:
-        """A hash of size and time of modification of each input file.
+        """A hash of the size and modification time of each input file.
 
-        It is taken once, before any unit is processed: a file that changes later does
-        not fit the part.
+        It is computed once, before any unit is processed, so a file that changes later
+        does not match the part.
         """
         lines = []
         for path in self.inputs:
@@ -60,7 +60,7 @@ class Unit:
 
 @dataclasses.dataclass
 class UnitResult:
-    """What a unit gave.
+    """The result of a unit.
 
     Attributes:
         examples: (split, example) pairs.
@@ -99,28 +99,28 @@ def run(
 
     Args:
         units: the work.
-        process: maps a unit to its result; a function at the top level of a module,
-            since it is called in other processes. A `ValueError` or `OSError` means
-            that the unit is skipped.
+        process: maps a unit to its result. It must be at the top level of a module,
+            because other processes call it. If it raises `ValueError` or `OSError`, the
+            unit is skipped.
         spec: what the examples look like.
-        out_dir: where to write. Parts of an interrupted run of the same settings that
-            lie there are used.
-        splits: the splits that must come out, each with at least one example.
+        out_dir: where to write. Parts of an interrupted run with the same settings are
+            reused.
+        splits: the splits, each of which must get at least one example.
         num_workers: processes; 0 stands for one per core, 1 for no other process.
-        strict: make the first problem an error.
-        overwrite: replace a data set of other settings that lies there.
-        problems: found before the units, for the report.
-        counts: likewise.
-        groups: of which the report lists those that no example came out of.
-        examples_per_shard: at most so many in one file.
+        strict: whether the first problem is an error.
+        overwrite: whether to replace a data set with other settings.
+        problems: problems found before the units, for the report.
+        counts: numbers found before the units, for the report.
+        groups: all groups; the report lists those without an example.
+        examples_per_shard: the largest number of examples in one file.
 
     Returns:
         The report, as it is written to `report.json`.
 
     Raises:
         ValueError: with `strict`, at the first problem; a duplicate key, a group in two
-            splits or an empty split; two units of one name; a finished data set of
-            other settings lies in `out_dir`, or another command is writing to it.
+            splits or an empty split; two units with one name; `out_dir` has a data set
+            with other settings, or another command is writing to it.
     """
     out_dir = pathlib.Path(out_dir)
     _refuse_other_dataset(out_dir, spec, overwrite)
@@ -139,7 +139,7 @@ def run(
         counts.update(summary["counts"])
         parts.append(summary)
     problems += _without_examples(groups, parts)
-    by_split = {split: [] for split in splits}
+    by_split: dict[str, list[records.Entry]] = {split: [] for split in splits}
     for part in parts:
         for entry in part["examples"]:
             by_split.setdefault(entry["split"], []).append(
@@ -163,10 +163,10 @@ def run(
 
 
 def check_out_dir(out_dir: files.Path, name: str, overwrite: bool) -> None:
-    """Refuses a directory that nothing can be written to, before hours of reading.
+    """Refuses an unusable output directory early, before hours of reading.
 
     Args:
-        out_dir: where a data set is to be written.
+        out_dir: where the data set will be written.
         name: of the data set.
         overwrite: whether another data set may be replaced.
 
@@ -202,7 +202,7 @@ def report_text(report: dict[str, Any]) -> str:
 
 
 def report_summary(report: dict[str, Any]) -> str:
-    """Returns the report with the number of problems only, for the terminal."""
+    """Returns the report for the terminal, with the numbers of problems only."""
     short = {reason: len(problems) for reason, problems in report["problems"].items()}
     text = report_text({**report, "problems": {}})
     return text + "".join(
@@ -220,7 +220,7 @@ def _refuse_other_dataset(
 
 
 def _found_spec(out_dir: pathlib.Path) -> records.DatasetSpec | None:
-    """Returns what the data set in a directory looks like, if there is one."""
+    """Returns the specification of the data set in a directory, if there is one."""
     if not (out_dir / records.INFO_NAME).exists():
         return None
     try:
@@ -270,12 +270,14 @@ def _process_all(
     finally:
         progress.close()
     for unit in units:
-        yield finished[unit.name]
+        part = finished[unit.name]
+        assert part is not None, unit.name
+        yield part
 
 
 @dataclasses.dataclass
 class _Tally:
-    """What the units have given so far, those of an interrupted run included."""
+    """The progress so far, including the units of an interrupted run."""
 
     images: int = 0
     faults: int = 0
@@ -330,7 +332,7 @@ def _process_unit(
     spec: records.DatasetSpec,
     part_dir: pathlib.Path,
 ) -> dict[str, Any]:
-    """Processes one unit and keeps the result as a part, unless it was skipped."""
+    """Processes one unit and saves the result as a part, unless it was skipped."""
     try:
         result = process(unit)
         encoded = [records.encode(example, spec) for _, example in result.examples]
@@ -382,12 +384,12 @@ def _part_stem(part_dir: pathlib.Path, unit: Unit) -> pathlib.Path:
 
 
 def _finished_part(part_dir: pathlib.Path, unit: Unit) -> dict[str, Any] | None:
-    # Also for a unit without a part, which takes it along to its process.
+    # Also for a unit without a part, so that its process gets the hash.
     inputs_hash = unit.inputs_hash
     stem = _part_stem(part_dir, unit)
     path, data = stem.with_suffix(".json"), stem.with_suffix(".bin")
-    # The .bin is renamed into place before its .json: where this is, that is whole,
-    # unless somebody has meddled with it.
+    # The .bin is put in place before its .json. If the .json exists, the .bin is
+    # complete, unless somebody has changed it.
     if not (path.exists() and data.exists()):
         return None
     part = files.read_json(path, "part of a preparation")
@@ -396,7 +398,7 @@ def _finished_part(part_dir: pathlib.Path, unit: Unit) -> dict[str, Any] | None:
 
 
 def _is_whole(part: dict[str, Any], unit: Unit, size: int) -> bool:
-    """Whether a part is that of the unit, with examples of so many bytes in all."""
+    """Whether a part belongs to the unit, and its examples have this many bytes."""
     try:
         offset = 0
         for entry in part["examples"]:

@@ -18,12 +18,12 @@ _SALT = "lidc split 1"
 def assign(groups: Iterable[str], salt: str = _SALT) -> dict[str, list[str]]:
     """Splits groups as 722 : 144 : 144, the same way whatever their order.
 
-    The groups are ranked by a salted hash of their names. Which split a group is in
-    may change when others are added or removed: to keep it, use a split file.
+    The groups are ranked by a salted hash of their names. The split of a group may
+    change when others are added or removed. To keep it, use a split file.
 
     Args:
-        groups: their names; repeated names count once.
-        salt: another one gives an unrelated split.
+        groups: names of the groups; repeated names count once.
+        salt: a different salt gives an unrelated split.
 
     Returns:
         For each split its groups, sorted.

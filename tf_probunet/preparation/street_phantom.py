@@ -1,6 +1,6 @@
-"""Made-up street scenes in the raw layout of Cityscapes, for tests and demonstrations.
+"""Artificial street scenes in the raw layout of Cityscapes, for tests and demos.
 
-Every scene holds all five switchable classes, ignored labels and most other classes.
+Every scene has all five switchable classes, ignored labels and most other classes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tf_probunet import files, locks
 from tf_probunet.dataset import cityscapes_labels
 from tf_probunet.hashing import salted_hash
 
-# Three of the training cities are the ones that the paper keeps for validation.
+# Three of the training cities are the paper's validation cities.
 CITIES = {
     "train": ("aachen", "bochum", "darmstadt", "hamburg", "monchengladbach", "ulm"),
     "val": ("frankfurt", "lindau"),
@@ -26,7 +26,7 @@ CITIES = {
 _IDS = {label.name: label.id for label in cityscapes_labels.LABELS}
 _SWITCHABLE_IDS = tuple(_IDS[switch.name] for switch in cityscapes_labels.SWITCHES)
 
-# A class that is hardly to be seen does not count as present.
+# A class that covers less does not count as present.
 _LEAST_FRACTION = 1 / 2000
 
 # Metres: the camera's height above the road, and the layout of the street.
@@ -92,12 +92,11 @@ def write(
     """Writes scenes as `leftImg8bit` and `gtFine` PNGs, by split and city.
 
     Args:
-        out_dir: the folder that takes the place of the Cityscapes folder.
+        out_dir: the folder to use instead of the Cityscapes folder.
         images_per_city: scenes for each of the cities in `CITIES`.
         height: of the pictures.
         width: of the pictures.
-        seed: another seed gives other scenes; a scene depends on nothing else but its
-            name and size.
+        seed: the seed. A scene depends only on it, its name and its size.
 
     Returns:
         The number of scenes.
@@ -128,7 +127,7 @@ def _save(path: pathlib.Path, array: np.ndarray) -> None:
 
 
 class _Street:
-    """A street in perspective; what is far away is painted first.
+    """A street in perspective, painted from far to near.
 
     Points are (x to the right, y up from the road, z ahead) in metres.
     """
@@ -167,7 +166,7 @@ class _Street:
     def _polygon(
         self, points: Sequence[Sequence[float]], color: Color, name: str | None = None
     ) -> None:
-        """Fills a polygon of points in space; without a name the labels stay."""
+        """Fills a polygon of points in space; without a name it keeps the labels."""
         flat = [self._project(*point) for point in points]
         self._image_draw.polygon(flat, fill=color)
         if name is not None:
@@ -206,7 +205,8 @@ class _Street:
         base = np.array(options[self._rng.integers(len(options))])
         changed = base + self._rng.integers(-spread, spread + 1)
         changed += self._rng.integers(-spread // 3, spread // 3 + 1, 3)
-        return tuple(int(v) for v in np.clip(changed, 0, 255))
+        red, green, blue = np.clip(changed, 0, 255).tolist()
+        return red, green, blue
 
     # Background.
 
@@ -217,7 +217,7 @@ class _Street:
             shade = tuple(int(c + (235 - c) * 0.7 * pale) for c in top)
             self._image_draw.line([(0, row), (self._width, row)], fill=shade)
         self._ids_draw.rectangle([0, 0, self._width, self._height], fill=_IDS["sky"])
-        for x in np.arange(-45, 45, 5.0):
+        for x in np.arange(-45, 45, 5.0).tolist():
             color = self._color((85, 110, 75), spread=10)
             center = (x + self._rng.uniform(-2, 2), 1.0, _FARTHEST)
             self._disc(center, self._rng.uniform(3, 7), color, "vegetation")
@@ -230,13 +230,14 @@ class _Street:
             -_ROAD_HALF_WIDTH, _ROAD_HALF_WIDTH, self._color((95, 95, 100)), "road"
         )
         if self._rng.random() < 0.4:
-            side = self._rng.choice([-1, 1])
-            edges = sorted((side * (_ROAD_HALF_WIDTH - 1.2), side * _ROAD_HALF_WIDTH))
-            self._strip(*edges, self._color((118, 112, 110), spread=5), "parking")
+            parked = self._rng.choice([-1, 1])
+            edges = (parked * (_ROAD_HALF_WIDTH - 1.2), parked * _ROAD_HALF_WIDTH)
+            color = self._color((118, 112, 110), spread=5)
+            self._strip(min(edges), max(edges), color, "parking")
         for side in (-1, 1):
             curb = side * _ROAD_HALF_WIDTH
             self._strip(curb - 0.08, curb + 0.08, (185, 182, 176))
-        for start in np.arange(self._rng.uniform(0, 6), _FARTHEST, 6.0):
+        for start in np.arange(self._rng.uniform(0, 6), _FARTHEST, 6.0).tolist():
             self._strip(-0.09, 0.09, (215, 215, 210), ends=(start, start + 3))
 
     def _strip(
@@ -284,15 +285,15 @@ class _Street:
         color = self._color(
             (165, 140, 120), (140, 135, 130), (180, 165, 140), (150, 95, 80)
         )
-        dark = tuple(int(0.75 * c) for c in color)
+        dark = _darker(color, 0.75)
         if near > 2:
             edges = (front, front + side * 12)
             self._facing(edges, (0, height), near, dark, "building")
         near = max(near, _NEAREST)
         self._wall(front, (near, far), (0, height), color, "building")
         pane = self._color((70, 80, 95), (95, 105, 115))
-        for low in np.arange(1.2, height - 1.8, 3.0):
-            for start in np.arange(near + 0.8, far - 1.4, 2.6):
+        for low in np.arange(1.2, height - 1.8, 3.0).tolist():
+            for start in np.arange(near + 0.8, far - 1.4, 2.6).tolist():
                 ends = (start, start + 1.3)
                 self._wall(front - side * 0.02, ends, (low, low + 1.6), pane)
 
@@ -366,7 +367,8 @@ class _Street:
     # Traffic.
 
     def _traffic(self) -> list[tuple]:
-        rng, things = self._rng, []
+        rng = self._rng
+        things: list[tuple] = []
         for z in rng.uniform(7, 40, rng.integers(2, 6)):
             lane = (-3.3, -1.6, 1.7, 3.3)[rng.integers(4)] + rng.uniform(-0.2, 0.2)
             things.append((z, self._car, (lane, z)))
@@ -391,7 +393,7 @@ class _Street:
     ) -> None:
         """A box: the side that can be seen, and the face towards the camera."""
         seen = x[0] if x[0] > 0 else x[1]
-        self._wall(seen, z, y, tuple(int(0.7 * c) for c in color), name)
+        self._wall(seen, z, y, _darker(color, 0.7), name)
         self._facing(x, y, z[0], color, name)
 
     def _car(self, x: float, z: float) -> None:
@@ -454,6 +456,11 @@ class _Street:
         self._facing((x - 0.3, x + 0.3), (0.95, 1.05), z, (30, 30, 32), "bicycle")
 
 
+def _darker(color: Color, factor: float) -> Color:
+    red, green, blue = (int(factor * value) for value in color)
+    return red, green, blue
+
+
 def _textured(
     rng: np.random.Generator, image: np.ndarray, ids: np.ndarray
 ) -> np.ndarray:
@@ -465,7 +472,7 @@ def _textured(
             rng.normal(0, 1, (max(2, height // 10), max(2, width // 10))).astype(
                 np.float32
             )
-        ).resize((width, height), PIL.Image.BICUBIC)
+        ).resize((width, height), PIL.Image.Resampling.BICUBIC)
     )
     amplitudes = np.full((256, 2), 2.0)
     for name, pair in _TEXTURE.items():

@@ -1,4 +1,4 @@
-"""Lists the files of a raw data set; what can't be read is reported, not skipped."""
+"""Lists the files of a raw data set and reports those that can't be read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def check_directory(root: files.Path) -> pathlib.Path:
     """Returns the directory of a raw data set.
 
     Raises:
-        FileNotFoundError: there is nothing of that name.
+        FileNotFoundError: it does not exist.
         ValueError: it is a file.
     """
     root = pathlib.Path(root)
@@ -32,8 +32,8 @@ def list_files(
 ) -> tuple[list[str], list[Problem]]:
     """Lists the regular files under a directory.
 
-    Links are followed. A directory that several ways lead to is read once, by the way
-    without a link if there is one, so that loops end.
+    Links are followed. A directory that can be reached by several paths is read once,
+    by the path without a link if there is one, so that loops end.
 
     Args:
         root: the directory.
@@ -47,7 +47,8 @@ def list_files(
     names: list[str] = []
     problems: list[Problem] = []
     seen: set[tuple[int, int]] = set()
-    directories, links = [""], []
+    directories = [""]
+    links: list[str] = []
     while directories or links:
         directory = directories.pop() if directories else links.pop(0)
         try:

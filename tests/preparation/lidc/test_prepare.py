@@ -23,7 +23,7 @@ from tf_probunet.preparation import processes, runner
 from tf_probunet.preparation.lidc import prepare as lidc
 from tf_probunet.preparation.lidc import scans, series
 
-ROOT = pathlib.Path(__file__).parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 NAMES = [f"LIDC-IDRI-{number:04d}" for number in range(1, 8)]
 
 
@@ -165,7 +165,7 @@ def test_workers_do_without_tensorflow(dicom_dir, prepared, tmp_path):
     item = series.source(dicom_dir).items[0]
     unit = runner.Unit(item.name, ("train", item.task), item.inputs)
     spec = records.read_info(prepared[0]).spec
-    others = ("cityscapes", "lidc_pickle", "lidc_png", "phantom")
+    others = ("cityscapes", "lidc.pickles", "lidc.pngs", "phantom")
     with processes.pool(1) as pool:
         pool.submit(scans._read_files, [(dicom_dir, "s0/000000.dcm")]).result()
         part = pool.submit(

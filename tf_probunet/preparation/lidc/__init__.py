@@ -1,1 +1,1 @@
-"""LIDC-IDRI, from any of the forms that people have it in."""
+"""LIDC-IDRI, from the original download or one of three derived forms."""

@@ -15,8 +15,8 @@ from tf_probunet import files
 CT_MESSAGE = "LidcReadMessage"
 XRAY_MESSAGE = "IdriReadMessage"
 
-# The largest annotation files of LIDC-IDRI have below 2 MB. Elements take a hundred
-# times their length of memory, and seconds for each megabyte.
+# The largest annotation files of LIDC-IDRI are below 2 MB. Parsed elements take a
+# hundred times that memory, and seconds for each megabyte.
 _MAX_BYTES = 2**22
 # More than any slice has columns or rows.
 _MAX_COORDINATE = 2**31
@@ -77,8 +77,8 @@ class Reading:
             out.
         small_nodules: how many lesions were given as a single point (under 3 mm).
         non_nodules: how many non-nodules were marked.
-        single_point_regions: names of the nodules that had, beside outlines, a
-            region of a single point, once for each such region.
+        single_point_regions: names of the nodules that had outlines and also regions
+            of a single point; once for each such region.
     """
 
     nodules: tuple[Nodule, ...]

@@ -14,7 +14,7 @@ from tf_probunet.preparation.lidc.lesions import Annotation
 from tf_probunet.preparation.lidc.outlines import slice_mask
 from tf_probunet.preparation.runner import UnitResult
 
-# Reason of the report: the slice was dropped by the SliceLocation rule.
+# A reason in the report: the SliceLocation rule dropped the slice.
 DROPPED_OUTLINE = "outline on a dropped slice"
 
 # Positions are given to a thousandth of a millimetre; slices are 0.6 mm apart or more.
@@ -79,7 +79,7 @@ def locate(
 def _contradiction(
     region: annotation_xml.Region, header: dicom.SliceHeader, where: str
 ) -> list[Problem]:
-    # Some series give SliceLocation with the other sign, and the outlines with it.
+    # Some series have SliceLocation, and their outlines, with the opposite sign.
     positions = (header.z_mm, header.slice_location_mm)
     if region.z_mm is None or any(
         position is not None and abs(position - region.z_mm) <= _Z_TOLERANCE_MM

@@ -48,7 +48,7 @@ def group(annotations: Sequence[Annotation]) -> list[list[Annotation]]:
 
     Two annotations of different graders whose tightest boxes overlap show the same
     lesion, and so do chains of such annotations. Two annotations of one grader are
-    joined only by way of another grader who saw one lesion where they saw two.
+    joined only if another grader's annotation overlaps both.
 
     Args:
         annotations: all annotations of a scan.
@@ -79,10 +79,10 @@ def group(annotations: Sequence[Annotation]) -> list[list[Annotation]]:
 def grader_masks(
     lesion: Sequence[Annotation],
     index: int,
-    shape: tuple[int, int],
+    shape: tuple[int, ...],
     num_graders: int = 4,
 ) -> np.ndarray:
-    """Returns what each grader marked of a lesion on a slice.
+    """Returns the mask of each grader for a lesion on a slice.
 
     Several annotations of one grader are united.
 

@@ -15,9 +15,9 @@ Points = Sequence["tuple[int, int]"]
 def slice_mask(regions: Iterable[Region], shape: tuple[int, int]) -> np.ndarray:
     """Draws all of a radiologist's outlines of a lesion on one slice.
 
-    Areas are joined first and holes are cut out after that, whatever their order.
-    The pixels of an outline never belong to the lesion, neither those of an area
-    nor those of a hole: the radiologists were told to draw just outside of it.
+    Areas are joined first, and then holes are cut out, whatever their order. The pixels
+    of an outline never belong to the lesion, neither those of an area nor those of a
+    hole, because the radiologists were asked to draw just outside the lesion.
 
     Args:
         regions: the outlines, all on the same slice.
@@ -43,11 +43,11 @@ def slice_mask(regions: Iterable[Region], shape: tuple[int, int]) -> np.ndarray:
 def fill(
     points: Points, shape: tuple[int, int]
 ) -> tuple[np.ndarray, np.ndarray, tuple[slice, slice]]:
-    """Finds the pixels inside of and on a polygon, in exact integer arithmetic.
+    """Finds the pixels inside and on a polygon, in exact integer arithmetic.
 
-    The polygon is closed by itself if need be. A pixel is inside if the polygon
-    winds around its centre (a doubly drawn outline encloses what a single one does)
-    and no edge passes through its centre.
+    An open polygon is closed. A pixel is inside if the polygon winds around its centre
+    and no edge passes through its centre. An outline that is drawn twice encloses the
+    same pixels.
 
     Args:
         points: (column, row) of the vertices.
@@ -56,17 +56,17 @@ def fill(
     Returns:
         inside: [h, w] bool, pixels enclosed by the outline, without the outline.
         boundary: [h, w] bool, pixels whose centre is on the outline.
-        window: where the two arrays lie in the slice: the outline's bounding box.
+        window: the place of the two arrays in the slice, the outline's bounding box.
 
     Raises:
-        ValueError: a vertex is outside of the slice.
+        ValueError: a vertex is outside the slice.
     """
     vertices = np.asarray(points, np.int64)  # [N, 2], column and row
     low, high = vertices.min(axis=0), vertices.max(axis=0)
     if (low < 0).any() or high[0] >= shape[1] or high[1] >= shape[0]:
         raise ValueError(
             f"outline spans columns {low[0]} to {high[0]} and rows {low[1]} to "
-            f"{high[1]}, expected it inside of {shape[1]} columns x {shape[0]} rows"
+            f"{high[1]}, expected it inside {shape[1]} columns x {shape[0]} rows"
         )
     width, height = high - low + 1
     starts = vertices - low
@@ -80,11 +80,11 @@ def fill(
 def _winding_number(
     starts: np.ndarray, ends: np.ndarray, shape: tuple[int, int]
 ) -> np.ndarray:
-    """Counts how often the edges turn around each pixel centre, [h, w] int."""
+    """Counts how often the polygon winds around each pixel centre, [h, w] int."""
     winding = np.zeros(shape, np.int64)
     columns = np.arange(shape[1])
     heights = ends[:, 1] - starts[:, 1]
-    # Nearly all edges lead to a neighbouring pixel: those of one row at once.
+    # Nearly all edges lead to a neighbouring pixel; handle those of a row at once.
     single = np.abs(heights) == 1
     (x0, y0), (x1, y1) = starts[single].T, ends[single].T
     rows, signs = np.minimum(y0, y1), y1 - y0
@@ -106,7 +106,7 @@ def _boundary(
     """Marks the pixel centres that edges pass through, [h, w] bool."""
     boundary = np.zeros(shape, bool)
     boundary[starts[:, 1], starts[:, 0]] = True
-    # Between its ends an edge passes through pixel centres only if it has a divisor.
+    # An edge passes through centres between its ends only if its steps share a divisor.
     long = np.gcd(*(ends - starts).T) > 1
     for (x0, y0), (x1, y1) in zip(starts[long].tolist(), ends[long].tolist()):
         steps = math.gcd(x1 - x0, y1 - y0)

@@ -1,4 +1,4 @@
-"""The well-known pickle of LIDC slices, read without running what it says."""
+"""Reads the well-known pickle of LIDC slices without executing its content."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from tf_probunet.preparation.runner import Unit, UnitResult
 
 SIZE = 128
 
-# Containers in containers.
+# Levels of nested containers.
 _MAX_DEPTH = 50
-# Values that all of a pickle comes to when what is shared is counted wherever it
-# appears: hashing a key walks through all of it, and so does each call with it.
+# Values in a pickle, with shared ones counted wherever they appear. Hashing a key, and
+# each call with it, visits all of them.
 _MAX_WEIGHT = 10**8
-# Of Python's smallest container, beside the stack and the memo of the unpickler.
+# Bytes of Python's smallest container, with its place on the stack and in the memo.
 _BYTES_PER_VALUE = 200
 
-# Opcodes that change the value under what they take.
+# Opcodes that change the value below the values they take.
 _CHANGING = {"APPEND", "APPENDS", "SETITEM", "SETITEMS", "ADDITEMS", "BUILD"}
-# Opcodes that take values, and make nothing of them.
+# Opcodes that take values and produce none.
 _IDLE = {"POP", "POP_MARK", "STOP"}
 
 _TYPES = re.compile(r"[biuf]\d{1,2}|[SU]\d{1,4}")
@@ -51,7 +51,7 @@ class SeriesTask:
 
 
 def load(path: files.Path) -> Any:
-    """Reads a pickle that may hold NumPy arrays and plain containers, nothing else.
+    """Reads a pickle of NumPy arrays and plain containers only.
 
     The whole content is held in memory: pickles cannot be read in pieces.
 
@@ -91,10 +91,10 @@ def load(path: files.Path) -> Any:
 
 
 def check_opcodes(handle: BinaryIO) -> None:
-    """Reads a pickle without building anything, to see what building it would take.
+    """Follows a pickle without building anything, to bound what building would take.
 
-    The unpickler makes room for whatever sizes and memo places a file announces, and
-    walks through keys that contain themselves many times over.
+    The unpickler allocates whatever sizes and memo places a file announces, and visits
+    all values of a key, however often they are shared.
 
     Args:
         handle: the file.
@@ -184,13 +184,13 @@ def process_series(unit: Unit) -> UnitResult:
 
 
 class _Load:
-    """What a value of the unpickler holds.
+    """The size of a value of the unpickler.
 
     Attributes:
         depth: levels of containers.
-        weight: values in all; those that it holds several times are counted so often.
-        is_part: whether another value holds it, so that it may change no more: what
-            holds it would not know.
+        weight: number of values in it, with shared ones counted each time.
+        is_part: whether it is part of another value. It must not change any more then,
+            because the size of the other value would be wrong.
     """
 
     __slots__ = ("depth", "weight", "is_part")
@@ -210,14 +210,14 @@ def _opcodes(
         opcode = known[content.read(1)]
         name, argument = opcode.name, None
         if name == "STRING":
-            content.readline()  # Python 2 wrote bytes there that are no text.
+            content.readline()  # Python 2 wrote bytes there that are not text.
         elif opcode.arg is not None:
-            argument = opcode.arg.reader(content)
+            argument = opcode.arg.reader(content)  # type: ignore[arg-type]
         yield opcode, argument
 
 
 class _Machine:
-    """Does what the unpickler does, with loads for values."""
+    """Imitates the unpickler, with sizes instead of values."""
 
     def __init__(self) -> None:
         self._stack: list[_Load | None] = []  # None is a mark.
@@ -225,15 +225,15 @@ class _Machine:
         self._weight = self._values = 0
 
     def follow(self, opcode: pickletools.OpcodeInfo, argument: Any) -> None:
-        """Does what an opcode does.
+        """Imitates an opcode.
 
         Raises:
-            ValueError: what it makes is out of bounds.
+            ValueError: its result is out of bounds.
             LookupError: there is no such value.
         """
         stack, memo = self._stack, self._memo
         if isinstance(argument, int) and abs(argument) >= 2**64:
-            # Larger ones can all have the same hash: a dict of them takes for ever.
+            # Larger ones can all have the same hash, and a dict of them takes forever.
             raise ValueError("a whole number of over 64 bits")
         if "GET" in opcode.name:
             stack.append(memo[int(argument)])
@@ -303,7 +303,7 @@ class _RestrictedUnpickler(pickle.Unpickler):
 
 
 class _DType:
-    """Stands in for `numpy.dtype`, which trusts what a pickle says about it."""
+    """Replaces `numpy.dtype`, which trusts the state in a pickle."""
 
     def __init__(self, text: str, align: Any = False, copy: Any = True) -> None:
         if not (isinstance(text, str) and _TYPES.fullmatch(text)):
@@ -317,7 +317,7 @@ class _DType:
 
 
 class _Array(np.ndarray):
-    """An array that takes no other state than its own content."""
+    """An array whose only state is its content."""
 
     def __new__(cls) -> _Array:
         return super().__new__(cls, (0,), np.int8)
@@ -325,15 +325,16 @@ class _Array(np.ndarray):
     def __setstate__(self, state: tuple) -> None:
         _, shape, dtype, is_fortran, content = state
         content = _content(content, dtype, shape)
-        super().__setstate__((1, shape, dtype.real, bool(is_fortran), content))
+        plain: Any = (1, shape, dtype.real, bool(is_fortran), content)
+        super().__setstate__(plain)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        # Workers get it as the plain array it is.
+        # Workers get a plain array.
         return np.asarray(self).__reduce_ex__(protocol)
 
 
 def _content(content: Any, dtype: Any, shape: Any) -> bytes:
-    """Returns the bytes of an array, after checking that they are as many."""
+    """Returns the bytes of an array, after checking their number."""
     if isinstance(content, str):  # As Python 2 wrote it.
         content = content.encode("latin1")
     is_shape = isinstance(shape, tuple) and all(
@@ -361,11 +362,16 @@ def _scalar(dtype: _DType, content: Any) -> np.generic:
 def _frombuffer(content: Any, dtype: _DType, shape: Any, order: str) -> np.ndarray:
     if order not in ("C", "F"):
         raise ValueError("refused an array whose order is neither C nor F")
-    return np.ndarray(shape, dtype.real, _content(content, dtype, shape), order=order)
+    return np.ndarray(
+        shape,
+        dtype.real,
+        _content(content, dtype, shape),
+        order="F" if order == "F" else "C",
+    )
 
 
 def _encode_latin1(text: str, encoding: str) -> bytes:
-    """Stands in for `codecs.encode`, by which old protocols write bytes."""
+    """Replaces `codecs.encode`, which old protocols use to write bytes."""
     if encoding != "latin1":
         raise pickle.UnpicklingError(f"refused the codec {encoding!r}")
     return codecs.latin_1_encode(text)[0]
@@ -407,7 +413,7 @@ def _labels(entry: dict[str, Any]) -> np.ndarray:
 
 
 def _numbers(value: Any, what: str) -> np.ndarray:
-    """Returns an array of [128, 128] as float64, without touching other things."""
+    """Returns an array of [128, 128] as float64; refuses everything else."""
     if not isinstance(value, np.ndarray):
         raise ValueError(f"{what} of type {type(value).__name__}, expected an array")
     if value.shape != (SIZE, SIZE):

@@ -1,4 +1,4 @@
-"""LIDC images that others have cut out already, as PNG files in two known layouts."""
+"""Reads ready-made crops of LIDC, as PNG files in two known layouts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class PatientTask:
         root: the input directory.
         patient: name of the patient.
         images: their files.
-        size: expected pixels on each side.
+        size: expected height and width in pixels.
     """
 
     root: str
@@ -102,7 +102,7 @@ def crops_source(root: files.Path) -> Source:
     layout = rf"((?:.*/)?({'|'.join(SPLITS)}))/images/([^/]*)/([^/]+)\.png"
     found, problems = _find(root, re.compile(layout))
     by_patient = collections.defaultdict(list)
-    splits = {split: set() for split in SPLITS}
+    splits: dict[str, set[str]] = {split: set() for split in SPLITS}
     for image, (folder, split, patient, stem) in found:
         splits[split].add(patient)
         by_patient[patient].append(
@@ -223,7 +223,7 @@ def _read_grey(task: PatientTask, name: str) -> np.ndarray:
             image = PIL.Image.open(file, formats=["PNG"])
             mode, size = image.mode, image.size
             fits = mode in ("L", "1") and size == (task.size, task.size)
-            # Other sizes are not unpacked, whatever they are.
+            # Pictures of other sizes are not decoded.
             values = np.array(image) if fits else None
     except FileNotFoundError:
         raise

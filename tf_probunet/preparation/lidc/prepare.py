@@ -1,4 +1,4 @@
-"""Prepares LIDC-IDRI from any of the four forms that people have it in."""
+"""Prepares LIDC-IDRI from any of its four formats."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tf_probunet.preparation.lidc.source import NUM_GRADERS, Source
 SPLITS_NAME = "splits.json"
 PREVIEW_NAME = "preview.png"
 
-# Besides "dicom", which has settings of its own.
+# All formats except "dicom", which has settings of its own.
 _SOURCES = {
     "png_slices": pngs.slices_source,
     "crops": pngs.crops_source,
@@ -52,7 +52,7 @@ def prepare(
         num_workers: processes; 0 stands for one per core.
         overwrite: replace a data set of other settings.
         num_preview: how many images to show on the contact sheet; 0 for no sheet.
-        xml_dir: for "dicom", where the annotation files lie; None if beside the scans.
+        xml_dir: for "dicom", directory of the annotation files; None if with the scans.
         keep_slice_location_mismatch: for "dicom", keep slices whose SliceLocation
             differs from their position, which the paper drops.
 
@@ -62,9 +62,9 @@ def prepare(
     Raises:
         FileNotFoundError: the input or the split file does not exist.
         ValueError: the input is not of the format, a patient is in two splits, nothing
-            usable is left, or, with `strict`, anything is wrong at all.
+            usable is left, or, with `strict`, there is any problem.
     """
-    # Read first: a mistake in it should not show after minutes of reading headers.
+    # Read first, so that a mistake in it shows before minutes of reading headers.
     given = None if split_file is None else splits.read(split_file)
     runner.check_out_dir(out_dir, _dataset_name(source_format), overwrite)
     if source_format == "dicom":
@@ -137,7 +137,7 @@ def _spec(
         preparation={
             "format": source_format,
             **source.recipe,
-            # Parts of an interrupted run are used again only if these are the same.
+            # Parts of an interrupted run are reused only if these are the same.
             "input": source.content,
             "splits": f"{split_hash:016x}",
         },
@@ -158,7 +158,7 @@ def _split_problems(
     ]
     absent = sorted(listed - set(source.groups))
     if absent:
-        # A list of all patients is as good for a part of the data.
+        # A list of all patients may be used with a part of the data.
         problems.append(
             Problem(
                 "in the split file, but not in the data",

@@ -1,4 +1,4 @@
-"""Searches a directory for CT scans and their annotation files, by content only."""
+"""Finds CT scans and their annotation files in a directory, by content only."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tf_probunet.preparation import processes, tree
 from tf_probunet.preparation.lidc import annotation_xml
 from tf_probunet.progress import Progress
 
-# Starting processes does not pay for fewer files.
+# For fewer files, starting processes takes longer than reading.
 _FILES_PER_TASK = 500
 
 _LFS_POINTER = b"version https://git-lfs"
@@ -41,7 +41,7 @@ class Scan:
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """What a directory holds.
+    """The content of a directory.
 
     Attributes:
         scans: the annotated series, sorted by patient and UID.
@@ -89,8 +89,8 @@ def find_scans(
     Args:
         root: the directory.
         num_workers: processes; 0 stands for one per core.
-        xml_dir: where the annotation files lie; those under `root` are then ignored.
-            None if they lie under `root`.
+        xml_dir: directory of the annotation files; those under `root` are then
+            ignored. None if they are under `root`.
 
     Returns:
         The scans, and what cannot be used.
@@ -199,11 +199,11 @@ def _read_files(paths: Sequence[tuple[pathlib.Path, str]]) -> _Contents:
 
 def _read_file(root: pathlib.Path, name: str, contents: _Contents) -> None:
     if _is_xml(name):
-        header = annotation_xml.read_header(root / name)
-        if header.kind == annotation_xml.CT_MESSAGE:
-            contents.annotations.append((name, header))
+        message = annotation_xml.read_header(root / name)
+        if message.kind == annotation_xml.CT_MESSAGE:
+            contents.annotations.append((name, message))
             contents.counts["CT annotation files"] += 1
-        elif header.kind == annotation_xml.XRAY_MESSAGE:
+        elif message.kind == annotation_xml.XRAY_MESSAGE:
             contents.counts["X-ray annotation files, ignored"] += 1
         else:
             contents.counts["other files, ignored"] += 1
@@ -219,7 +219,7 @@ def _read_file(root: pathlib.Path, name: str, contents: _Contents) -> None:
 
 
 def _fault(path: pathlib.Path) -> str | None:
-    """Says why a file is not DICOM; None if it is."""
+    """Returns why a file is not DICOM; None if it is."""
     start = files.read_start(path, 132)
     if not start:
         return "an empty file, expected DICOM"
@@ -233,8 +233,8 @@ def _choose_annotations(
 ) -> dict[str, str]:
     """Returns the annotation file of each series; others are reported."""
     by_study = collections.defaultdict(set)
-    for header in contents.slices:
-        by_study[header.study_uid].add(header.series_uid)
+    for on_slice in contents.slices:
+        by_study[on_slice.study_uid].add(on_slice.series_uid)
     chosen: dict[str, str] = {}
     for name, header in contents.annotations:
         in_study = by_study.get(header.study_uid, set()) if header.study_uid else set()

@@ -34,7 +34,7 @@ from tf_probunet.preparation.runner import Unit, UnitResult
 
 @dataclasses.dataclass(frozen=True)
 class ScanTask:
-    """What a worker needs to process a scan.
+    """The input of a worker that processes a scan.
 
     Attributes:
         root: directory that the paths of the slices are relative to.
@@ -61,7 +61,7 @@ def source(
     Args:
         root: the directory.
         num_workers: processes that read the headers; 0 stands for one per core.
-        xml_dir: where the annotation files lie; None if under `root`.
+        xml_dir: directory of the annotation files; None if under `root`.
         keep_slice_location_mismatch: don't drop slices by the SliceLocation rule.
 
     Returns:
@@ -164,7 +164,7 @@ def process_scan(unit: Unit) -> UnitResult:
 def _report_recipe_drops(
     readings: Sequence[annotation_xml.Reading], annotation_file: str, result: UnitResult
 ) -> None:
-    """Reports what the recipe leaves out: it is no fault of the files."""
+    """Reports what the recipe leaves out, which is not a fault of the files."""
     drops = {
         "lesions given as a single point (under 3 mm)": sum(
             reading.small_nodules for reading in readings
@@ -183,7 +183,7 @@ def _report_recipe_drops(
 
 
 def _report_mismatch(task: ScanTask, stack: dicom.Stack, result: UnitResult) -> None:
-    """Reports what the SliceLocation rule cost: some scans lose all slices by it."""
+    """Reports what the SliceLocation rule dropped; some scans lose all slices."""
     reasons = collections.Counter(problem.reason for problem in result.problems)
     slices = reasons[dicom.MISMATCH]
     outlines = reasons[lidc_annotations.DROPPED_OUTLINE]

@@ -1,4 +1,4 @@
-"""What the four kinds of LIDC input have in common."""
+"""The common interface of the four formats of LIDC."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class Item:
     """One piece of work: a scan, a patient.
 
     Attributes:
-        name: unique and the same in every run.
-        group: the patient; decides about the split.
-        task: what the source's `process` needs; picklable.
-        inputs: paths of all files that it is made of.
+        name: a unique name, the same in every run.
+        group: the patient, who decides the split.
+        task: the input of the source's `process`; picklable.
+        inputs: paths of all files that it reads.
     """
 
     name: str
@@ -32,16 +32,16 @@ class Item:
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """What was found in the input.
+    """The content of the input.
 
     Attributes:
         items: the work.
         process: makes the examples of a unit, whose payload is (split, task).
-        groups: all groups to split, also those without an item.
-        image_size: pixels on each side of an image.
+        groups: all groups to split, including those without an item.
+        image_size: height and width of an image in pixels.
         image_dtype: "int16" for Hounsfield units, "uint8" for rescaled grey values.
         content: a hash that changes with the input, see `hashing.content_hash`.
-        splits: the split that the input comes with, if it does.
+        splits: the split that comes with the input, if there is one.
         recipe: settings, for the data set's description.
         problems: what cannot be used.
         counts: numbers for the report.
