@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 
+import _start  # noqa: F401  (the checkout's own package)
 from absl import flags
 
 from tf_probunet.commands import cli

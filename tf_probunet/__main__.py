@@ -25,14 +25,14 @@ def main() -> None:
         return
     name = word.replace("-", "_")
     if name not in COMMANDS:
-        known = ", ".join(command.replace("_", "-") for command in COMMANDS)
+        known = ", ".join(map(cli.command_word, COMMANDS))
         sys.exit(f"error: unknown command {word!r}, expected one of {known}")
-    sys.argv[:2] = [f"tf_probunet {word}"]
+    sys.argv[:2] = [f"{cli.PROGRAM} {word}"]
     cli.run(name)
 
 
 def _line(command: str) -> str:
-    return f"  {command.replace('_', '-'):24s} {cli.summary(command)}"
+    return f"  {cli.command_word(command):24s} {cli.summary(command)}"
 
 
 if __name__ == "__main__":

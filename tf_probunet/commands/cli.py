@@ -20,6 +20,8 @@ from typing import Any
 from absl import app, flags, logging
 
 from tf_probunet import progress
+from tf_probunet.artifacts import pretrained
+from tf_probunet.commands import COMMANDS
 
 FLAGS = flags.FLAGS
 
@@ -29,6 +31,10 @@ _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 _RESOURCE_EXHAUSTED = 8  # TensorFlow's code for a want of memory.
 # What it wraps its messages in: "{{node x}} <file>; <reason> [Op:SaveV2]".
 _WRAPPING = re.compile(r"\{\{.*?\}\}|\[Op:.*", re.DOTALL)
+# A command as the documents have it, but not at the end of a longer path.
+_SCRIPT = re.compile(rf"(?<![\w./])(?:python )?run/({'|'.join(COMMANDS)})\.py")
+# How the command `tf_probunet` calls itself: see __main__.
+PROGRAM = "tf_probunet"
 
 
 # The module of the command that runs; None where a script brings its own flags.
@@ -74,7 +80,7 @@ def start(
     # Flags may stand behind other arguments.
     FLAGS.set_gnu_getopt(arguments)
     try:
-        rest = FLAGS(sys.argv)[1:]
+        rest = FLAGS(with_packaged_flag_files(sys.argv))[1:]
         if rest and not arguments:
             raise flags.Error(f"unexpected argument {rest[0]!r}; flags start with --")
         for name in required:
@@ -141,10 +147,42 @@ def main_module() -> str:
     return _module or sys.argv[0]
 
 
+def with_packaged_flag_files(words: Sequence[str]) -> list[str]:
+    """Returns a command line with paths to the flag files that come with the package.
+
+    A file of that name in the working directory is used instead.
+    """
+    found = list(words)
+    for index, word in enumerate(words):
+        flag, equals, name = word.partition("=")
+        if flag not in ("-flagfile", "--flagfile"):
+            continue
+        if not equals:  # The name is the next word.
+            name = words[index + 1] if index + 1 < len(words) else ""
+        packaged = None if os.path.exists(name) else pretrained.flag_file(name)
+        if packaged and equals:
+            found[index] = f"{flag}={packaged}"
+        elif packaged:
+            found[index + 1] = str(packaged)
+    return found
+
+
+def as_started(text: str) -> str:
+    """Names the commands in a text as the user has typed this one."""
+    if not sys.argv[0].startswith(f"{PROGRAM} "):
+        return text
+    return _SCRIPT.sub(lambda match: f"{PROGRAM} {command_word(match[1])}", text)
+
+
+def command_word(name: str) -> str:
+    """Returns the word for a command behind `tf_probunet`."""
+    return name.replace("_", "-")
+
+
 def _help_text() -> str:
     main = sys.modules[_module or "__main__"]
     flags_of_it = FLAGS.module_help(main_module()).strip().partition("\n")[2]
-    return f"{(main.__doc__ or '').strip()}\n\nflags:\n{flags_of_it}"
+    return as_started(f"{(main.__doc__ or '').strip()}\n\nflags:\n{flags_of_it}")
 
 
 def _guarded(main: Callable[[], int | None]) -> None:
@@ -213,6 +251,6 @@ def _fail(error: BaseException) -> None:
     text = str(error)
     if isinstance(error, OSError) and error.filename and error.strerror:
         text = f"{error.filename}: {error.strerror}"
-    text = " ".join(text.split())
+    text = as_started(" ".join(text.split()))
     sys.stderr.write(f"error: {text or type(error).__name__}\n")
     sys.exit(1)

@@ -1,6 +1,6 @@
 """The whole way on phantom data: prepare, train, evaluate, export, reload, draw.
 
-    make demo
+    python run/demo.py
 
 Every step is a command that can be typed by itself; they are printed as they run. A
 second run goes on where the first was stopped.

@@ -4,22 +4,23 @@ r"""Writes a page in which the latent space of one image can be walked, offline.
     python run/explore.py --saved_model=runs/saved_model --data_dir=runs/phantom \
         --split=test --key=test-00003 --out=explorer.html
 
-Without --saved_model it is the model that comes with the repository, for crops of chest
-CT around a lesion. An image of your own, with --input, is read as by run/predict.py.
-See docs/explorer.md.
+The default model is a pretrained one for crops of chest CT around a lesion. --input
+reads your own image as run/predict.py does. See docs/explorer.md.
 """
 
 import pathlib
 
 from absl import flags
 
+from tf_probunet.artifacts import pretrained
 from tf_probunet.commands import cli
-from tf_probunet.predict.config import SHIPPED_MODEL, CropConfig, model_path
+from tf_probunet.predict.config import CropConfig
 
 flags.DEFINE_string(
     "saved_model",
     None,
-    f"a SavedModel of run/export.py (prob_unet); by default {SHIPPED_MODEL}",
+    "a SavedModel of run/export.py (prob_unet); by default the pretrained "
+    f"{pretrained.DEFAULT}",
 )
 flags.DEFINE_string("data_dir", None, "a prepared data set; or else --input")
 flags.DEFINE_string("split", "test", "of the data set")
@@ -34,8 +35,7 @@ cli.define_config_flags(CropConfig)
 def main() -> None:
     values = cli.FLAGS
     crop = cli.config_from_flags(CropConfig)
-    root = pathlib.Path(__file__).resolve().parents[1]
-    model = model_path(values.saved_model, root)
+    model = values.saved_model or pretrained.model_path()
     from tf_probunet.explorer.explore import explore
 
     shown = explore(

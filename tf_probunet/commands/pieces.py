@@ -7,6 +7,7 @@ import concurrent.futures
 import contextlib
 import os
 import pathlib
+import shlex
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import IO, TypeVar
 
 from tf_probunet import files, locks
+from tf_probunet.artifacts import pretrained
 
 _INTERRUPTED = 130
 # TensorFlow computes with so many threads; of all cores if it is not set.
@@ -66,7 +68,7 @@ class Pieces:
         """Runs a command unless it is done, and returns its seconds.
 
         The first word is a command of the package, or a script (a path to a .py file).
-        The seconds of runs that were stopped count, too.
+        The seconds of interrupted runs count as well.
 
         Raises:
             SystemExit: it failed or was stopped; with its exit code.
@@ -79,11 +81,12 @@ class Pieces:
             return before["seconds"]
         if self._exit_code:  # A piece beside this one failed or was stopped.
             sys.exit(self._exit_code)
-        print(f"\n$ tf_probunet {' '.join(map(str, words))}", flush=True)
+        words = _command_line(*map(str, words))
+        print(f"\n$ python {shlex.join(words)}", flush=True)
         start = time.monotonic()
         try:
             with self._output(name) as output:
-                code = self._call(list(map(str, words)), output)
+                code = self._call(words, output)
         finally:
             seconds = before["seconds"] + time.monotonic() - start
             files.write_json(note, {"seconds": seconds, "done": False})
@@ -148,9 +151,8 @@ class Pieces:
         if self._jobs > 1:
             threads = max(1, (os.cpu_count() or 1) // self._jobs)
             environment.setdefault(_THREADS, str(threads))
-        start = [] if words[0].endswith(".py") else ["-m", "tf_probunet"]
         process = subprocess.Popen(
-            [sys.executable, *start, *words],
+            [sys.executable, *words],
             env=environment,
             stdout=output,
             stderr=None if output is None else subprocess.STDOUT,
@@ -176,3 +178,14 @@ class Pieces:
         if not note.exists():
             files.write_json(note, compute())
         return files.read_json(note, "note")
+
+
+def _command_line(name: str, *flags: str) -> list[str]:
+    """Returns what is typed behind `python` to run a command or a script."""
+    if name.endswith(".py"):
+        return [name, *flags]
+    root = pretrained.checkout()
+    if root is None:
+        return ["-m", "tf_probunet", name, *flags]
+    # The scripts in run/ use the checkout, whether or not another is installed.
+    return [os.path.relpath(root / "run" / f"{name}.py"), *flags]

@@ -4,36 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
 OUTPUT_FORMATS = ("auto", "dicom_seg", "nifti", "png")
-# The SavedModel that comes with the repository, relative to its root.
-SHIPPED_MODEL = "data/pretrained/lidc_cpu"
 # How far a slice may lie from --z_mm: half of the thickest slices of a CT.
 _MAX_OFF_MM = 5.0
-
-
-def model_path(given: str | None, root: pathlib.Path) -> pathlib.Path:
-    """Returns the SavedModel to use: the one that is given, or the shipped one.
-
-    Args:
-        given: by the user; None or empty for the shipped one.
-        root: of the repository.
-
-    Raises:
-        FileNotFoundError: none is given, and the shipped one is not there.
-    """
-    if given:
-        return pathlib.Path(given)
-    shipped = root / SHIPPED_MODEL
-    if not shipped.is_dir():
-        raise FileNotFoundError(
-            f"{shipped}: the model that comes with the repository is not there, "
-            "expected a complete checkout, or --saved_model with one of run/export.py"
-        )
-    return shipped
 
 
 def _field(default: Any, text: str, **limits: Any) -> Any:
