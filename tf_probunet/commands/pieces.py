@@ -81,12 +81,12 @@ class Pieces:
             return before["seconds"]
         if self._exit_code:  # A piece beside this one failed or was stopped.
             sys.exit(self._exit_code)
-        words = _command_line(*map(str, words))
-        print(f"\n$ python {shlex.join(words)}", flush=True)
+        line = _command_line(*map(str, words))
+        print(f"\n$ python {shlex.join(line)}", flush=True)
         start = time.monotonic()
         try:
             with self._output(name) as output:
-                code = self._call(words, output)
+                code = self._call(line, output)
         finally:
             seconds = before["seconds"] + time.monotonic() - start
             files.write_json(note, {"seconds": seconds, "done": False})

@@ -3,7 +3,8 @@
     python run/predict.py --input=slice.png --out_dir=runs/prediction
     python run/predict.py --input=scan/ --slice=40 --center=210,300 --out_dir=runs/out
 
-The default model is a pretrained one for crops of chest CT around a lesion. --input can be given several times. See docs/predict.md.
+The default model is a pretrained one for crops of chest CT around a lesion. --input can
+be given several times. See docs/predict.md.
 """
 
 from absl import flags
