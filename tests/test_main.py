@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import os
 import pathlib
 import re
+import subprocess
 import sys
 
 import pytest
@@ -50,6 +52,30 @@ def test_every_script_that_is_a_door_is_a_command():
 
 def test_version(call):
     assert call("--version") == (0, f"{tf_probunet.__version__}\n", "")
+
+
+@pytest.mark.parametrize(
+    "line, expected",
+    [
+        ("tf_probunet pre", ["predict", "prepare-lidc", "prepare-cityscapes"]),
+        ("tf_probunet prepare-phantom --num_t", ["--num_test", "--num_train"]),
+        ("tf_probunet explore --input=a.png --sa", ["--saved_model"]),
+        ("tf_probunet explore --input=a", []),
+        ("tf_probunet explore --input ", []),
+        ("tf_probunet no-such --", []),
+    ],
+)
+def test_command_lines_are_completed(line, expected):
+    done = subprocess.run(
+        [sys.executable, "-m", "tf_probunet", "--complete", "tf_probunet", "x", "y"],
+        cwd=_ROOT,
+        env={**os.environ, "COMP_LINE": line},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.split()[: len(expected) or None] == expected
 
 
 def test_unknown_command_is_named(call):

@@ -13,6 +13,7 @@ import pathlib
 import re
 import signal
 import sys
+import types
 from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any
@@ -43,14 +44,25 @@ _module: str | None = None
 
 def run(name: str) -> None:
     """Runs a command of this package with the words of the command line, and exits."""
-    global _module
-    _module = f"{__package__}.{name}"
-    module = importlib.import_module(_module)
+    module = _load(name)
     start(
         module.main,
         getattr(module, "REQUIRED", ()),
         arguments=getattr(module, "TAKES_ARGUMENTS", False),
     )
+
+
+def flag_names(name: str) -> list[str]:
+    """Returns the flags of a command that has not been loaded before."""
+    before = set(FLAGS)
+    _load(name)
+    return sorted(set(FLAGS) - before)
+
+
+def _load(name: str) -> types.ModuleType:
+    global _module
+    _module = f"{__package__}.{name}"
+    return importlib.import_module(_module)
 
 
 def summary(name: str) -> str:
