@@ -41,6 +41,7 @@ def test_help_lists_every_command_with_its_summary(call, words):
     for name in COMMANDS:
         source = (_ROOT / "run" / f"{name}.py").read_text(encoding="utf-8")
         summary = ast.get_docstring(ast.parse(source)).splitlines()[0]
+        summary = re.sub(r"run/(\w+)\.py", r"tf_probunet \1", summary)
         word = re.escape(name.replace("_", "-"))
         assert re.search(rf"^  {word} +{re.escape(summary)}$", printed, re.MULTILINE)
 

@@ -22,7 +22,7 @@ def main() -> None:
     """Runs the command that the first word names."""
     word = sys.argv[1] if len(sys.argv) > 1 else "--help"
     if word in ("-h", "--help", "help"):
-        print(_USAGE.format(commands="\n".join(map(_line, COMMANDS))))
+        cli.show(_USAGE.format(commands="\n".join(map(_line, COMMANDS))))
         return
     if word == "--version":
         print(__version__)

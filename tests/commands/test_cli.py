@@ -77,6 +77,22 @@ def test_other_ways_to_ask_for_help(flag):
     assert "--image_size: height and width" in done.stdout
 
 
+def test_help_may_be_cut_off():
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        done = subprocess.run(
+            [sys.executable, str(_RUN / "prepare_phantom.py"), "--help"],
+            cwd=_ROOT,
+            stdout=write,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    finally:
+        os.close(write)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 @pytest.mark.parametrize(
     "arguments, words",
     [

@@ -66,10 +66,22 @@ def _load(name: str) -> types.ModuleType:
 
 
 def summary(name: str) -> str:
-    """Returns the first line of a command's help text, without importing it."""
+    """Returns the first line of a command's help text, without importing it.
+
+    It names other commands as words behind `tf_probunet`.
+    """
     path = importlib.util.find_spec(f"{__package__}.{name}").origin
     text = pathlib.Path(path).read_text(encoding="utf-8")
-    return ast.get_docstring(ast.parse(text)).splitlines()[0]
+    return _without_scripts(ast.get_docstring(ast.parse(text)).splitlines()[0])
+
+
+def show(text: str) -> None:
+    """Prints a text that the reader may cut off, as with `| head`."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        # Python would try to write the rest when it ends, and report an error.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def start(
@@ -87,7 +99,7 @@ def start(
         arguments: whether there may be arguments that are no flags.
     """
     if _HELP & set(sys.argv[1:]):
-        print(_help_text())
+        show(_help_text())
         sys.exit(0)
     # Flags may stand behind other arguments.
     FLAGS.set_gnu_getopt(arguments)
@@ -181,8 +193,10 @@ def with_packaged_flag_files(words: Sequence[str]) -> list[str]:
 
 def as_started(text: str) -> str:
     """Names the commands in a text as the user has typed this one."""
-    if not sys.argv[0].startswith(f"{PROGRAM} "):
-        return text
+    return _without_scripts(text) if sys.argv[0].startswith(f"{PROGRAM} ") else text
+
+
+def _without_scripts(text: str) -> str:
     return _SCRIPT.sub(lambda match: f"{PROGRAM} {command_word(match[1])}", text)
 
 
