@@ -17,18 +17,18 @@ COMPARE_JOBS ?= 2
 .PHONY: help setup demo compare test test-all test-lanes lint bench audit clean
 
 help:
-	@echo "make setup     the virtual environment, which the others make if it is missing"
+	@echo "make setup     the virtual environment; the other targets make it if necessary"
 	@echo "make demo      train, evaluate and export a model on phantom data (minutes)"
 	@echo "make compare   train all models alike on phantom data: one table (35 minutes)"
 	@echo "make test      the tests"
-	@echo "make test-all  the tests, the slow ones too"
-	@echo "make test-lanes  models of one lane in the other, with both environments"
+	@echo "make test-all  the tests, including the slow ones"
+	@echo "make test-lanes  SavedModels of each lane in the other (makes both environments)"
 	@echo "make lint      ruff"
 	@echo "make bench     speed and memory, as ratios"
 	@echo "make audit     known vulnerabilities of the pinned packages (needs the network)"
 	@echo "make clean     remove the virtual environments and the runs"
-	@echo "LANE=legacy or LANE=current, behind any of them, chooses TensorFlow 2.15 or the"
-	@echo "newest; without it, that of the newest Python that is found (docs/lanes.md)"
+	@echo "Add LANE=legacy for TensorFlow 2.15, or LANE=current for the newest. The default"
+	@echo "is what the newest Python on this machine supports (docs/lanes.md)."
 
 setup: $(STAMP)
 
@@ -48,7 +48,7 @@ test: $(STAMP)
 test-all: $(STAMP)
 	$(RUN) -m pytest -n $(TEST_WORKERS)
 
-# Each in the other's environment, by tests/test_lanes.py.
+# Loads the SavedModels of each lane in the environment of the other.
 test-lanes:
 	$(MAKE) setup LANE=legacy
 	$(MAKE) setup LANE=current
@@ -61,8 +61,8 @@ lint: $(STAMP)
 bench: $(STAMP)
 	@for bench in run/bench_*.py; do echo "== $$bench"; $(RUN) $$bench || exit 1; done
 
-# In an environment of its own: nothing of the package needs it.
-# Exit codes: 0 nothing is known, 1 vulnerabilities found, 3 no answer for some or all.
+# pip-audit has an environment of its own, because the package does not need it.
+# Exit codes: 0 none known, 1 vulnerabilities found, 3 some packages not checked.
 audit: $(STAMP)
 	@bash .ci/audit $(RUN) $(VENV)/audit
 

@@ -1,8 +1,8 @@
 """What each command does. `run/*.py` and `tf_probunet <command>` are doors to them.
 
 A command is a module here with a docstring (its help text), absl flags and `main()`.
-`REQUIRED` lists the flags that must be given; `TAKES_ARGUMENTS` is true where words
-that are no flags are handed to `main`.
+`REQUIRED` lists the flags that must be given. If `TAKES_ARGUMENTS` is true, `main` gets
+the words that are not flags.
 """
 
 # Every command, in the order in which a newcomer meets them.

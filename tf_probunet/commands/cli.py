@@ -13,9 +13,8 @@ import pathlib
 import re
 import signal
 import sys
-import types
 from collections.abc import Callable, Sequence
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any
 
 from absl import app, flags, logging
@@ -27,10 +26,10 @@ from tf_probunet.commands import COMMANDS
 FLAGS = flags.FLAGS
 
 _HELP = {"-h", "-help", "--help", "--helpshort", "--helpfull"}
-# What TensorFlow says of a disk that can't be written to is no bug.
+# A disk that can't be written to is the user's problem, although TensorFlow reports it.
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
-_RESOURCE_EXHAUSTED = 8  # TensorFlow's code for a want of memory.
-# What it wraps its messages in: "{{node x}} <file>; <reason> [Op:SaveV2]".
+_RESOURCE_EXHAUSTED = 8  # TensorFlow's code for "out of memory".
+# TensorFlow wraps its messages: "{{node x}} <file>; <reason> [Op:SaveV2]".
 _WRAPPING = re.compile(r"\{\{.*?\}\}|\[Op:.*", re.DOTALL)
 # A command as the documents have it, but not at the end of a longer path.
 _SCRIPT = re.compile(rf"(?<![\w./])(?:python )?run/({'|'.join(COMMANDS)})\.py")
@@ -59,7 +58,7 @@ def flag_names(name: str) -> list[str]:
     return sorted(set(FLAGS) - before)
 
 
-def _load(name: str) -> types.ModuleType:
+def _load(name: str) -> ModuleType:
     global _module
     _module = f"{__package__}.{name}"
     return importlib.import_module(_module)
@@ -93,15 +92,15 @@ def start(
     """Parses the flags, calls `main` and exits: 0, or 1 with one clear line.
 
     Args:
-        main: the command, called without arguments, or with the list of those that are
-            no flags if `arguments` is true.
+        main: the command. If `arguments` is true, it is called with the list of words
+            that are not flags, otherwise without arguments.
         required: names of flags that must be given.
-        arguments: whether there may be arguments that are no flags.
+        arguments: whether words that are not flags are allowed.
     """
     if _HELP & set(sys.argv[1:]):
         show(_help_text())
         sys.exit(0)
-    # Flags may stand behind other arguments.
+    # Flags may come after other words.
     FLAGS.set_gnu_getopt(arguments)
     try:
         rest = FLAGS(with_packaged_flag_files(sys.argv))[1:]
@@ -245,19 +244,19 @@ def _no_memory(message: str) -> str:
 
 
 def _stop_on_signals() -> None:
-    """Makes signals end the command as an error does: it cleans up.
+    """Makes signals end the command like an error, so that it cleans up.
 
-    A training handles them itself as long as it runs, to save first.
+    While a training runs, it handles them itself, to save first.
     """
     numbers = [
         number
         for number in (signal.SIGTERM, signal.SIGHUP)
-        # Under nohup a command goes on without its terminal.
+        # Under nohup, a command continues without its terminal.
         if signal.getsignal(number) != signal.SIG_IGN
     ]
 
     def stop(number: int, frame: FrameType | None) -> None:
-        for other in numbers:  # A second one would stop the cleaning up.
+        for other in numbers:  # A second signal would interrupt the clean-up.
             signal.signal(other, signal.SIG_IGN)
         progress.leave_closed_terminal()
         sys.stderr.write(f"\nstopped by {signal.Signals(number).name}\n")

@@ -1,4 +1,4 @@
-"""Pieces of work that are commands, each run once, so that a stopped run goes on."""
+"""Runs commands as pieces of a longer work, each once, so that it can be resumed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tf_probunet import files, locks
 from tf_probunet.artifacts import pretrained
 
 _INTERRUPTED = 130
-# TensorFlow computes with so many threads; of all cores if it is not set.
+# The number of threads that TensorFlow uses; if it is not set, one for each core.
 _THREADS = "TF_NUM_INTRAOP_THREADS"
 _T = TypeVar("_T")
 
@@ -26,29 +26,29 @@ _T = TypeVar("_T")
 class Pieces:
     """The pieces of work below one directory, each done once.
 
-    A piece that is done leaves a note beside the results; a second run skips it.
+    A finished piece leaves a note next to the results, and later runs skip it.
     """
 
     def __init__(
         self, out_dir: files.Path, settings: dict[str, object], jobs: int = 1
     ) -> None:
-        """Makes the directory, or checks that it is of the same settings.
+        """Makes the directory, or checks that it was made with the same settings.
 
         Args:
             out_dir: where everything goes.
-            settings: all that the results depend on.
-            jobs: how many pieces `side_by_side` runs at a time. If several, each has
-                its share of the threads, and what it prints goes to `logs`.
+            settings: everything that the results depend on.
+            jobs: how many pieces `side_by_side` runs at a time. If there are several,
+                they share the threads, and their output goes to `logs`.
 
         Raises:
-            ValueError: the directory holds pieces of other settings, or another
-                command works on them.
+            ValueError: the directory holds pieces with other settings, or another
+                command is working on them.
         """
         self.path = pathlib.Path(out_dir)
         self._notes = self.path / "done"
         self._jobs, self._exit_code = jobs, 0
         self._running: set[subprocess.Popen] = set()
-        # Held until this command ends: its pieces hold their own directories.
+        # Locked until this command ends. The pieces lock their own directories.
         hold = contextlib.ExitStack()
         hold.enter_context(locks.inside(self.path))
         atexit.register(hold.close)
@@ -71,7 +71,7 @@ class Pieces:
         The seconds of interrupted runs count as well.
 
         Raises:
-            SystemExit: it failed or was stopped; with its exit code.
+            SystemExit: with the command's exit code, if it failed or was stopped.
         """
         note = self._notes / f"{name}.json"
         before = files.read_json(note, "note") if note.exists() else {"seconds": 0.0}
@@ -79,7 +79,7 @@ class Pieces:
         if before.get("done"):
             print(f"{name}: done before", flush=True)
             return before["seconds"]
-        if self._exit_code:  # A piece beside this one failed or was stopped.
+        if self._exit_code:  # Another piece failed or was stopped.
             sys.exit(self._exit_code)
         line = _command_line(*map(str, words))
         print(f"\n$ python {shlex.join(line)}", flush=True)
@@ -99,17 +99,16 @@ class Pieces:
         return seconds
 
     def side_by_side(self, tasks: Sequence[Callable[[], _T]]) -> list[_T]:
-        """Does tasks of several pieces each, `jobs` at a time.
+        """Runs tasks, each of one or more pieces, `jobs` at a time.
 
-        When a piece fails, those beside it come to their end, and no more are begun.
-        Ctrl-C reaches the commands as well, which save and end; another signal is
-        handed on to them.
+        After a piece has failed, running pieces finish and no others start. Ctrl-C also
+        reaches the commands, which save and end. Other signals are passed on to them.
 
         Returns:
             What each task returned.
 
         Raises:
-            SystemExit: a piece failed or was stopped; with its exit code.
+            SystemExit: with the exit code of a piece that failed or was stopped.
         """
 
         def noting_failure(task: Callable[[], _T]) -> _T:
@@ -135,7 +134,7 @@ class Pieces:
 
     @contextlib.contextmanager
     def _output(self, name: str) -> Iterator[IO[str] | None]:
-        """Opens the log of a piece; None where it writes to the terminal."""
+        """Opens the log of a piece; None if the piece writes to the terminal."""
         if self._jobs == 1:
             yield None
             return
@@ -146,7 +145,7 @@ class Pieces:
             yield log
 
     def _call(self, words: list[str], output: IO[str] | None) -> int:
-        """Waits for the command also after Ctrl-C, which reaches it as well."""
+        """Runs a command; waits for it after Ctrl-C too, which also reaches it."""
         environment = dict(os.environ)
         if self._jobs > 1:
             threads = max(1, (os.cpu_count() or 1) // self._jobs)
@@ -173,7 +172,7 @@ class Pieces:
             self._running.discard(process)
 
     def remember(self, name: str, compute: Callable[[], dict]) -> dict:
-        """Returns what `compute` gave, now or in an earlier run."""
+        """Returns the result of `compute`, from now or from an earlier run."""
         note = self._notes / f"{name}.json"
         if not note.exists():
             files.write_json(note, compute())
