@@ -68,8 +68,8 @@ def test_each_is_a_valid_configuration_with_directories(read):
 
 
 def test_the_flags_read_what_the_documents_prepare(read):
-    texts = [_ROOT / "docs" / "cityscapes.md", _ROOT / "run" / "prepare_cityscapes.py"]
-    for path in texts:
+    names = ["docs/cityscapes.md", "tf_probunet/commands/prepare_cityscapes.py"]
+    for path in (_ROOT / name for name in names):
         command = r"prepare_cityscapes.py --cityscapes_dir=cityscapes --out_dir=(\S+)"
         (written,) = re.findall(command, path.read_text(encoding="utf-8"))
         for name in ("cityscapes", "cityscapes_cpu"):
