@@ -32,8 +32,7 @@ _LINES = [
 ]
 _TINY = (
     "--base_channels=4 --num_scales=4 --convs_per_block=1 --steps=2 --batch_size=2 "
-    "--kl_warmup_steps=1 --validate_every=2 --validation_images=1 "
-    "--validation_samples=2"
+    "--kl_warmup_steps=1 --validate_every=2 --validation_images=1"
 )
 # What each command gets on top, so that it takes seconds.
 _ADDED = {
