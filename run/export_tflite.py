@@ -2,4 +2,5 @@
 
 from _start import command
 
-command("export_tflite")
+if __name__ == "__main__":  # Not in worker processes, which import this.
+    command("export_tflite")

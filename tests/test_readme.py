@@ -12,6 +12,7 @@ import sys
 
 import numpy as np
 import PIL.Image
+import pydicom
 import pytest
 from helpers import documents
 from helpers.dicom_writer import (
@@ -115,8 +116,13 @@ def place(tmp_path_factory) -> pathlib.Path:
     pixels = rng.integers(0, 60, [128, 128]).astype(np.uint8)
     pixels[56:72, 56:72] = 200
     PIL.Image.fromarray(pixels).save(path / "slice.png")
-    paths = write_series(path / "series", [np.full((320, 400), -800)] * 41)
-    shutil.copy(paths[0], path / "slice.dcm")
+    hounsfield = rng.integers(-900, -700, [320, 400])
+    hounsfield[200:220, 290:310] = 50
+    for file in write_series(path / "series", [hounsfield] * 41):
+        dataset = pydicom.dcmread(file)
+        dataset.FrameOfReferenceUID = "1.2.3"  # DICOM segmentations need it.
+        dataset.save_as(file)
+    shutil.copy(file, path / "slice.dcm")
     return path
 
 
