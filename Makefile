@@ -7,7 +7,8 @@ LANE ?=
 VENV := .venv$(if $(LANE),-$(LANE))
 RUN := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
-SETUP_FILES := setup.cfg pyproject.toml constraints-legacy.txt constraints-current.txt
+SETUP_FILES := setup.cfg setup.py pyproject.toml constraints-legacy.txt \
+	constraints-current.txt
 # pytest-xdist runs the tests on this many processes.
 TEST_WORKERS ?= 2
 # `make compare` trains this many models at a time.

@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 from helpers import real_data
 
-from tf_probunet.artifacts import saved_model
+from tf_probunet.artifacts import pretrained, saved_model
 from tf_probunet.evaluation import sources
 from tf_probunet.evaluation.metrics import ged
 
@@ -51,6 +51,44 @@ def card(path):
 @pytest.fixture(scope="module")
 def scores(path):
     return json.loads((path / "assets" / "scores.json").read_text("utf-8"))
+
+
+@pytest.fixture(params=["checkout", "installed"])
+def shipped(request, tmp_path, monkeypatch) -> dict[str, pathlib.Path]:
+    """The directories for models and flag files beside or inside a package."""
+    package = tmp_path / "tf_probunet"
+    monkeypatch.setattr(pretrained, "_PACKAGE", package)
+    if request.param == "installed":
+        found = {"models": package / "pretrained", "flags": package / "flag_files"}
+    else:
+        found = {"models": tmp_path / "data" / "pretrained", "flags": tmp_path}
+    for path in found.values():
+        path.mkdir(parents=True, exist_ok=True)
+    return found
+
+
+def test_models_and_flag_files_are_found_in_a_checkout_and_installed(shipped):
+    for name in ("b", "a"):
+        (shipped["models"] / name).mkdir()
+    (shipped["models"] / "README.md").touch()
+    assert pretrained.names() == ["a", "b"]
+    assert pretrained.model_path("b") == shipped["models"] / "b"
+    for name in ("lidc.flags", "README.md"):
+        (shipped["flags"] / name).touch()
+    assert pretrained.flag_file("lidc.flags") == shipped["flags"] / "lidc.flags"
+    for name in ("", "no.flags", "README.md", f"{shipped['flags'] / 'lidc.flags'}"):
+        assert pretrained.flag_file(name) is None
+    in_package = shipped["flags"].name == "flag_files"
+    assert pretrained.checkout() == (None if in_package else shipped["flags"])
+
+
+def test_a_model_that_is_not_there_is_named(shipped):
+    with pytest.raises(FileNotFoundError, match="lidc_cpu: .* a complete checkout or"):
+        pretrained.model_path()
+    (shipped["models"] / "lidc_cpu").mkdir()
+    message = r"/no: no such pretrained model, expected lidc_cpu$"
+    with pytest.raises(FileNotFoundError, match=message):
+        pretrained.model_path("no")
 
 
 def _disc() -> tuple[np.ndarray, np.ndarray]:

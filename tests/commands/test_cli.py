@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+from tf_probunet.commands import cli
 from tf_probunet.dataset import records
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -76,6 +77,22 @@ def test_other_ways_to_ask_for_help(flag):
     assert "--image_size: height and width" in done.stdout
 
 
+def test_help_may_be_cut_off():
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        done = subprocess.run(
+            [sys.executable, str(_RUN / "prepare_phantom.py"), "--help"],
+            cwd=_ROOT,
+            stdout=write,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    finally:
+        os.close(write)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 @pytest.mark.parametrize(
     "arguments, words",
     [
@@ -100,6 +117,27 @@ def test_flag_file_that_is_no_text_gives_one_line(tmp_path):
     _one_line_error(
         _python(_RUN / "prepare_phantom.py", f"--flagfile={tmp_path / 'x.flags'}")
     )
+
+
+def _flag_file_words(words, directory, monkeypatch):
+    monkeypatch.chdir(directory)
+    return cli.with_packaged_flag_files(["x", *words])[1:]
+
+
+@pytest.mark.parametrize("dashes", ["-", "--"])
+def test_packaged_flag_files_are_found_from_everywhere(dashes, tmp_path, monkeypatch):
+    flag, found = f"{dashes}flagfile", str(_ROOT / "lidc.flags")
+    words = [f"{flag}=lidc.flags", flag, "lidc.flags", "--run_dir=lidc.flags"]
+    expected = [f"{flag}={found}", flag, found, "--run_dir=lidc.flags"]
+    assert _flag_file_words(words, tmp_path, monkeypatch) == expected
+    unknown = [f"{flag}=other.flags", f"{flag}=no/lidc.flags", f"{flag}=", flag]
+    assert _flag_file_words(unknown, tmp_path, monkeypatch) == unknown
+
+
+def test_a_flag_file_in_the_working_directory_wins(tmp_path, monkeypatch):
+    (tmp_path / "lidc.flags").write_text("--steps=3\n")
+    words = ["--flagfile=lidc.flags", "--flagfile", "lidc.flags"]
+    assert _flag_file_words(words, tmp_path, monkeypatch) == words
 
 
 def test_bad_configuration_of_a_training_run_gives_one_line():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import json
 import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -12,6 +13,8 @@ import time
 
 import pytest
 
+import tf_probunet
+from tf_probunet.artifacts import pretrained
 from tf_probunet.commands.pieces import Pieces
 
 # Counts its calls, and fails as long as there is a file that says so.
@@ -116,6 +119,26 @@ def test_two_commands_on_one_directory_are_kept_apart(tmp_path):
         other = pool.submit(Pieces, tmp_path / "out", {})
         with pytest.raises(ValueError, match=f"{tmp_path / 'out'}: in use since"):
             other.result()
+
+
+@pytest.mark.parametrize("is_installed", [False, True])
+def test_a_piece_runs_this_package(is_installed, tmp_path, monkeypatch, capfd):
+    # Another package of the same name is nearer, and this one is not on the path.
+    (tmp_path / "tf_probunet").mkdir()
+    (tmp_path / "tf_probunet" / "__init__.py").write_text("raise SystemExit('other')")
+    root = pathlib.Path(tf_probunet.__file__).resolve().parents[1]
+    if is_installed:
+        monkeypatch.setattr(pretrained, "checkout", lambda: None)
+        monkeypatch.setenv("PYTHONPATH", str(root))
+    else:
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    Pieces(tmp_path / "out", {}).run("help", "prepare_phantom", "--help")
+    script = os.path.relpath(root / "run" / "prepare_phantom.py")
+    typed = "-m tf_probunet prepare_phantom" if is_installed else script
+    printed = capfd.readouterr().out
+    assert f"$ python {typed} --help\nWrites phantom" in printed
 
 
 # As a command with pieces of work, one of which waits for its end.

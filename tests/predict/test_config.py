@@ -4,16 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tf_probunet.predict.config import SHIPPED_MODEL, PredictConfig, model_path
-
-
-def test_the_shipped_model_is_the_default(tmp_path):
-    message = "lidc_cpu: the model that comes with the repository is not there"
-    with pytest.raises(FileNotFoundError, match=message):
-        model_path(None, tmp_path)
-    (tmp_path / SHIPPED_MODEL).mkdir(parents=True)
-    assert model_path(None, tmp_path) == tmp_path / "data" / "pretrained" / "lidc_cpu"
-    assert str(model_path("runs/other", tmp_path)) == "runs/other"
+from tf_probunet.predict.config import PredictConfig
 
 
 @pytest.mark.parametrize(

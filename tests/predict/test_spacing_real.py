@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from helpers import real_data
 
-from tf_probunet.artifacts import saved_model
+from tf_probunet.artifacts import pretrained, saved_model
 from tf_probunet.evaluation.metrics import ged
 from tf_probunet.imaging import dicom
 from tf_probunet.imaging.crop_config import CropConfig
 from tf_probunet.imaging.input_image import InputImage
 from tf_probunet.imaging.resampling import resample
-from tf_probunet.predict.config import SHIPPED_MODEL, PredictConfig
+from tf_probunet.predict.config import PredictConfig
 from tf_probunet.predict.prediction import predict_image
 from tf_probunet.preparation.lidc import (
     annotation_xml,
@@ -83,7 +83,7 @@ def _energy_distances(model, lesions, spacing_mm):
     "spacing_mm, least_gain", [(0.4, 0.1), (0.5, 0.03), (None, -0.02), (0.9, -0.02)]
 )
 def test_resampling_to_a_typical_pixel_size_helps(lesions, spacing_mm, least_gain):
-    model = saved_model.load(real_data.REPOSITORY / SHIPPED_MODEL)
+    model = saved_model.load(pretrained.model_path())
     known, unknown = _energy_distances(model, lesions, spacing_mm)
     print(f"{spacing_mm}: {known:.3f} resampled, {unknown:.3f} as it is")
     assert unknown - known > least_gain

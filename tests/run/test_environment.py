@@ -85,9 +85,10 @@ def test_without_an_environment_one_line_says_what_to_do(clone, unfinished):
 
 def test_every_command_finds_it():
     for path in sorted(_RUN.glob("[!_]*.py")):
-        # Whatever stands before it must be there without the environment.
-        text = path.read_text(encoding="utf-8")
-        before = re.split(r"\n(?:import|from) _start\b", text)[0]
+        # Imports above this one must not need the environment.
+        start = re.compile(r"^(import|from) _start\b", re.MULTILINE)
+        before, *rest = start.split(path.read_text(encoding="utf-8"), maxsplit=1)
+        assert rest, f"{path}: does not import _start"
         for package in ("absl", "numpy", "tensorflow", "tf_probunet", "matplotlib"):
             assert f"\nimport {package}" not in before, path
             assert f"\nfrom {package}" not in before, path

@@ -11,6 +11,7 @@ import numpy as np
 from tf_probunet import files
 from tf_probunet.api.hypotheses import Hypotheses
 from tf_probunet.api.inputs import Inputs, Seed
+from tf_probunet.artifacts import pretrained as shipped
 from tf_probunet.artifacts import saved_model
 from tf_probunet.evaluation.metrics.distances import LabelSet
 from tf_probunet.evaluation.metrics.representatives import representatives
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 # Where the models lie that come with the package.
-_PRETRAINED = pathlib.Path(__file__).resolve().parents[2] / "data" / "pretrained"
 _SAMPLINGS = ("independent", "stratified")
 
 
@@ -377,13 +377,7 @@ def pretrained(name: str = "lidc_cpu") -> Predictor:
         >>> pu.pretrained("lidc_cpu").class_names
         ['background', 'lesion']
     """
-    path = _PRETRAINED / name
-    if name not in _pretrained_names():
-        raise FileNotFoundError(
-            f"{name}: no model of that name comes with the package, expected one of "
-            f"{', '.join(_pretrained_names()) or 'none'} (in {_PRETRAINED})"
-        )
-    return Predictor(saved_model.load(path))
+    return Predictor(saved_model.load(shipped.model_path(name)))
 
 
 def find(path_or_name: files.Path) -> pathlib.Path:
@@ -391,17 +385,13 @@ def find(path_or_name: files.Path) -> pathlib.Path:
     path = pathlib.Path(path_or_name)
     if path.exists():
         return path
-    if str(path_or_name) in _pretrained_names():
-        return _PRETRAINED / path
-    names = ", ".join(_pretrained_names()) or "there are none here"
+    if str(path_or_name) in shipped.names():
+        return shipped.model_path(str(path_or_name))
+    names = ", ".join(shipped.names()) or "there are none here"
     raise FileNotFoundError(
         f"{path}: no such directory, expected a SavedModel or the name of a model that "
         f"comes with the package ({names})"
     )
-
-
-def _pretrained_names() -> list[str]:
-    return sorted(path.parent.name for path in _PRETRAINED.glob("*/saved_model.pb"))
 
 
 def _gaussian(inputs: Inputs, found: list[dict[str, np.ndarray]]) -> Gaussian:

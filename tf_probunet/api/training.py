@@ -8,6 +8,7 @@ from typing import Any
 
 from tf_probunet import files
 from tf_probunet.api.predictor import Predictor, load
+from tf_probunet.artifacts import pretrained
 from tf_probunet.commands import train_flags
 from tf_probunet.config import Config
 from tf_probunet.export import export
@@ -15,7 +16,6 @@ from tf_probunet.training import strategy
 from tf_probunet.training import train as train_lib
 
 # Where the flag files lie that come with the package.
-_ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,10 +115,10 @@ def _find(flag_file: files.Path) -> pathlib.Path:
     named = (
         given if given.suffix == ".flags" else given.with_name(f"{given.name}.flags")
     )
-    for path in (given, named, _ROOT / named.name):
-        if path.is_file():
+    for path in (given, named, pretrained.flag_file(named.name)):
+        if path is not None and path.is_file():
             return path
-    known = ", ".join(sorted(path.stem for path in _ROOT.glob("*.flags")))
+    known = ", ".join(name[: -len(".flags")] for name in pretrained.flag_file_names())
     raise FileNotFoundError(
         f"{given}: no such flag file, expected a path or one of {known or 'none'}"
     )

@@ -13,12 +13,14 @@ import re
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any
 
 from absl import app, flags, logging
 
 from tf_probunet import progress
+from tf_probunet.artifacts import pretrained
+from tf_probunet.commands import COMMANDS
 from tf_probunet.config import INTS, field_types
 
 FLAGS = flags.FLAGS
@@ -29,6 +31,10 @@ _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 _RESOURCE_EXHAUSTED = 8  # TensorFlow's error code for too little memory.
 # TensorFlow wraps its messages: "{{node x}} <file>; <reason> [Op:SaveV2]".
 _WRAPPING = re.compile(r"\{\{.*?\}\}|\[Op:.*", re.DOTALL)
+# A command as the documents have it, but not at the end of a longer path.
+_SCRIPT = re.compile(rf"(?<![\w./])(?:python )?run/({'|'.join(COMMANDS)})\.py")
+# How the command `tf_probunet` calls itself: see __main__.
+PROGRAM = "tf_probunet"
 
 
 # The module of the running command; None for a script with flags of its own.
@@ -37,9 +43,7 @@ _module: str | None = None
 
 def run(name: str) -> None:
     """Runs a command of this package with the arguments of the process, and exits."""
-    global _module
-    _module = f"{__package__}.{name}"
-    module = importlib.import_module(_module)
+    module = _load(name)
     start(
         module.main,
         getattr(module, "REQUIRED", ()),
@@ -47,11 +51,36 @@ def run(name: str) -> None:
     )
 
 
+def flag_names(name: str) -> list[str]:
+    """Returns the flags of a command that has not been loaded before."""
+    before = set(FLAGS)
+    _load(name)
+    return sorted(set(FLAGS) - before)
+
+
+def _load(name: str) -> ModuleType:
+    global _module
+    _module = f"{__package__}.{name}"
+    return importlib.import_module(_module)
+
+
 def summary(name: str) -> str:
-    """Returns the first line of a command's help text, without importing it."""
+    """Returns the first line of a command's help text, without importing it.
+
+    It names other commands as words after `tf_probunet`.
+    """
     path = pathlib.Path(__file__).with_name(f"{name}.py")
     text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-    return text.partition("\n")[0]
+    return _without_scripts(text.partition("\n")[0])
+
+
+def show(text: str) -> None:
+    """Prints a text that the reader may cut off, as with `| head`."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        # Python would try to write the rest when it ends, and report an error.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def start(
@@ -69,12 +98,12 @@ def start(
         arguments: whether arguments that are not flags are allowed.
     """
     if _HELP & set(sys.argv[1:]):
-        print(_help_text())
+        show(_help_text())
         sys.exit(0)
     # Flags may follow other arguments.
     FLAGS.set_gnu_getopt(arguments)
     try:
-        rest = FLAGS(sys.argv)[1:]
+        rest = FLAGS(with_packaged_flag_files(sys.argv))[1:]
         if rest and not arguments:
             raise flags.Error(f"unexpected argument {rest[0]!r}; flags start with --")
         for name in required:
@@ -167,10 +196,44 @@ def main_module() -> str:
     return _module or sys.argv[0]
 
 
+def with_packaged_flag_files(words: Sequence[str]) -> list[str]:
+    """Returns a command line with paths to the flag files that come with the package.
+
+    A file of that name in the working directory is used instead.
+    """
+    found = list(words)
+    for index, word in enumerate(words):
+        flag, equals, name = word.partition("=")
+        if flag not in ("-flagfile", "--flagfile"):
+            continue
+        if not equals:  # The name is the next word.
+            name = words[index + 1] if index + 1 < len(words) else ""
+        packaged = None if os.path.exists(name) else pretrained.flag_file(name)
+        if packaged and equals:
+            found[index] = f"{flag}={packaged}"
+        elif packaged:
+            found[index + 1] = str(packaged)
+    return found
+
+
+def as_started(text: str) -> str:
+    """Names the commands in a text as the user has typed this one."""
+    return _without_scripts(text) if sys.argv[0].startswith(f"{PROGRAM} ") else text
+
+
+def _without_scripts(text: str) -> str:
+    return _SCRIPT.sub(lambda match: f"{PROGRAM} {command_word(match[1])}", text)
+
+
+def command_word(name: str) -> str:
+    """Returns the word for a command behind `tf_probunet`."""
+    return name.replace("_", "-")
+
+
 def _help_text() -> str:
     main = sys.modules[_module or "__main__"]
     flags_of_it = FLAGS.module_help(main_module()).strip().partition("\n")[2]
-    return f"{(main.__doc__ or '').strip()}\n\nflags:\n{flags_of_it}"
+    return as_started(f"{(main.__doc__ or '').strip()}\n\nflags:\n{flags_of_it}")
 
 
 def _guarded(main: Callable[[], int | None]) -> None:
@@ -239,6 +302,6 @@ def _fail(error: BaseException) -> None:
     text = str(error)
     if isinstance(error, OSError) and error.filename and error.strerror:
         text = f"{error.filename}: {error.strerror}"
-    text = " ".join(text.split())
+    text = as_started(" ".join(text.split()))
     sys.stderr.write(f"error: {text or type(error).__name__}\n")
     sys.exit(1)

@@ -1,6 +1,6 @@
 r"""Trains all models and ablations alike and prints one table.
 
-    make compare
+    python run/compare_models.py --jobs=2
     python run/compare_models.py --data_dir=runs/lidc --split=val --steps=1600 \
         --settings=lidc_cpu.flags --many_samples=100 --size=64 --out_dir=runs/compared
 

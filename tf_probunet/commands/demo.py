@@ -1,6 +1,6 @@
 """Shows the whole path on phantom data: prepare, train, evaluate, export, draw.
 
-    make demo
+    python run/demo.py
 
 Each step is a command of its own, which is printed before it runs. If the
 demonstration was stopped, the same command continues it.

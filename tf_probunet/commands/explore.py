@@ -4,23 +4,23 @@ r"""Writes an HTML page to explore the latent space of one image offline.
     python run/explore.py --saved_model=runs/saved_model --data_dir=runs/phantom \
         --split=test --key=test-00003 --out=explorer.html
 
-By default the model is the one that ships with the repository, for crops of chest CT
-around a lesion. --input reads your own image, with the flags of run/predict.py.
-See docs/explorer.md.
+The default model is a pretrained one for crops of chest CT around a lesion. --input
+reads your own image as run/predict.py does. See docs/explorer.md.
 """
 
 import pathlib
 
 from absl import flags
 
+from tf_probunet.artifacts import pretrained
 from tf_probunet.commands import cli
 from tf_probunet.imaging.crop_config import CropConfig
-from tf_probunet.predict.config import SHIPPED_MODEL, model_path
 
 flags.DEFINE_string(
     "saved_model",
     None,
-    f"a SavedModel of run/export.py (prob_unet); by default {SHIPPED_MODEL}",
+    "a SavedModel of run/export.py (prob_unet); by default the pretrained "
+    f"{pretrained.DEFAULT}",
 )
 flags.DEFINE_string("data_dir", None, "a prepared data set; instead of --input")
 flags.DEFINE_string("split", "test", "split of the data set")
@@ -35,8 +35,7 @@ cli.define_config_flags(CropConfig)
 def main() -> None:
     values = cli.FLAGS
     crop = cli.config_from_flags(CropConfig)
-    root = pathlib.Path(__file__).resolve().parents[2]
-    model = model_path(values.saved_model, root)
+    model = values.saved_model or pretrained.model_path()
     from tf_probunet.explorer.explore import explore
 
     shown = explore(

@@ -7,6 +7,7 @@ import concurrent.futures
 import contextlib
 import os
 import pathlib
+import shlex
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import IO, TypeVar
 
 from tf_probunet import files, locks
+from tf_probunet.artifacts import pretrained
 
 _INTERRUPTED = 130
 # TensorFlow's number of threads. Without it, TensorFlow uses all cores.
@@ -86,11 +88,12 @@ class Pieces:
             return before["seconds"]
         if self._exit_code:  # Another piece failed or was stopped.
             sys.exit(self._exit_code)
-        print(f"\n$ tf_probunet {' '.join(map(str, words))}", flush=True)
+        line = _command_line(*map(str, words))
+        print(f"\n$ python {shlex.join(line)}", flush=True)
         start = time.monotonic()
         try:
             with self._output(name) as output:
-                code = self._call(list(map(str, words)), output)
+                code = self._call(line, output)
         finally:
             seconds = before["seconds"] + time.monotonic() - start
             files.write_json(note, {"seconds": seconds, "done": False})
@@ -119,7 +122,7 @@ class Pieces:
             The result of each task.
 
         Raises:
-            SystemExit: a piece failed or was stopped; with its exit code.
+            SystemExit: with the exit code of a piece that failed or was stopped.
         """
 
         def noting_failure(task: Callable[[], _T]) -> _T:
@@ -161,9 +164,8 @@ class Pieces:
         if self._jobs > 1:
             threads = max(1, (os.cpu_count() or 1) // self._jobs)
             environment.setdefault(_THREADS, str(threads))
-        start = [] if words[0].endswith(".py") else ["-m", "tf_probunet"]
         process = subprocess.Popen(
-            [sys.executable, *start, *words],
+            [sys.executable, *words],
             env=environment,
             stdout=output,
             stderr=None if output is None else subprocess.STDOUT,
@@ -189,3 +191,14 @@ class Pieces:
         if not note.exists():
             files.write_json(note, compute())
         return files.read_json(note, "note")
+
+
+def _command_line(name: str, *flags: str) -> list[str]:
+    """Returns what is typed behind `python` to run a command or a script."""
+    if name.endswith(".py"):
+        return [name, *flags]
+    root = pretrained.checkout()
+    if root is None:
+        return ["-m", "tf_probunet", name, *flags]
+    # The scripts in run/ use the checkout, whether or not another is installed.
+    return [os.path.relpath(root / "run" / f"{name}.py"), *flags]

@@ -3,20 +3,21 @@
     python run/predict.py --input=slice.png --out_dir=runs/prediction
     python run/predict.py --input=scan/ --slice=40 --center=210,300 --out_dir=runs/out
 
-By default the model is the one that ships with the repository, for crops of chest CT
-around a lesion. --input can be repeated. See docs/predict.md.
+The default model is a pretrained one for crops of chest CT around a lesion. --input can
+be given several times. See docs/predict.md.
 """
-
-import pathlib
 
 from absl import flags
 
+from tf_probunet.artifacts import pretrained
 from tf_probunet.commands import cli
 from tf_probunet.imaging.crop_config import CropConfig
-from tf_probunet.predict.config import SHIPPED_MODEL, PredictConfig, model_path
+from tf_probunet.predict.config import PredictConfig
 
 flags.DEFINE_string(
-    "saved_model", None, f"a SavedModel of run/export.py; by default {SHIPPED_MODEL}"
+    "saved_model",
+    None,
+    f"a SavedModel of run/export.py; by default the pretrained {pretrained.DEFAULT}",
 )
 flags.DEFINE_multi_string("input", None, "a file, a DICOM series, a folder of pictures")
 flags.DEFINE_string(
@@ -30,8 +31,7 @@ REQUIRED = ["input", "out_dir"]
 def main() -> None:
     crop = cli.config_from_flags(CropConfig)
     config = cli.config_from_flags(PredictConfig)
-    root = pathlib.Path(__file__).resolve().parents[2]
-    path = model_path(cli.FLAGS.saved_model, root)
+    path = cli.FLAGS.saved_model or pretrained.model_path()
     from tf_probunet.predict.predict import predict
 
     result = predict(

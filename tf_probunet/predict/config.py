@@ -3,34 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import pathlib
 
 from tf_probunet.config import MAX_SAMPLES, MAX_SIDE, Checked, field
 
 OUTPUT_FORMATS = ("auto", "dicom_seg", "nifti", "png")
-# The SavedModel that comes with the repository, relative to its root.
-SHIPPED_MODEL = "data/pretrained/lidc_cpu"
-
-
-def model_path(given: str | None, root: pathlib.Path) -> pathlib.Path:
-    """Returns the SavedModel to use: the given one, or the shipped one.
-
-    Args:
-        given: the user's; None or empty for the shipped one.
-        root: of the repository.
-
-    Raises:
-        FileNotFoundError: none is given, and the shipped one does not exist.
-    """
-    if given:
-        return pathlib.Path(given)
-    shipped = root / SHIPPED_MODEL
-    if not shipped.is_dir():
-        raise FileNotFoundError(
-            f"{shipped}: the model that comes with the repository is not there, "
-            "expected a complete checkout, or --saved_model with one of run/export.py"
-        )
-    return shipped
 
 
 @dataclasses.dataclass(frozen=True)
