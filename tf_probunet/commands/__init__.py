@@ -18,6 +18,7 @@ COMMANDS = (
     "train_ensemble",
     "export",
     "export_tflite",
+    "export_onnx",
     "evaluate",
     "compare",
     "figures",
