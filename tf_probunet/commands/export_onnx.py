@@ -1,10 +1,10 @@
 """Exports the sampling path of a model with latents as an ONNX file.
 
     python run/export_onnx.py --run_dir=runs/phantom_prob_unet --out_file=model.onnx
-    python run/export_onnx.py --saved_model=data/pretrained/lidc_cpu --out_file=model.onnx
+    python run/export_onnx.py --saved_model=data/pretrained/lidc_cpu --out_file=m.onnx
 
-Give either a run or a SavedModel. ONNX Runtime must give what the model gives before the
-file is written. Needs pip install 'tf_probunet[onnx]'.
+Give either a run or a SavedModel. The file is written only if ONNX Runtime gives what
+the model gives. Needs pip install 'tf_probunet[onnx]'.
 """
 
 import pathlib

@@ -1,7 +1,7 @@
 """Exports the sampling path of a model with latents as a TensorFlow Lite file.
 
-    python run/export_tflite.py --run_dir=runs/phantom_prob_unet --out_file=model.tflite
-    python run/export_tflite.py --saved_model=data/pretrained/lidc_cpu --out_file=m.tflite
+    python run/export_tflite.py --run_dir=runs/phantom_prob_unet --out_file=m.tflite
+    python run/export_tflite.py --saved_model=runs/saved_model --out_file=m.tflite
 
 Give either a run or a SavedModel.
 """
