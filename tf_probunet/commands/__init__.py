@@ -10,6 +10,7 @@ COMMANDS = (
     "demo",
     "predict",
     "explore",
+    "serve",
     "prepare_lidc",
     "prepare_cityscapes",
     "prepare_phantom",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -35,7 +36,7 @@ class Convertible:
     """
 
     model: ProbUNet
-    functions: Mapping[str, Callable[..., dict[str, tf.Tensor]]]
+    functions: Mapping[str, Callable[..., dict[str, Any]]]
     config: dict[str, Any]
     dataset: dict[str, Any]
     eval_size: int | None
@@ -76,7 +77,7 @@ class Convertible:
         prior = self.functions["prior"](image)
         z = prior["mean"][:, None] + prior["stddev"][:, None] * noise
         outputs = {**self.functions["decode"](image, z), "z": z}
-        return {name: value.numpy() for name, value in outputs.items()}
+        return {name: np.asarray(value) for name, value in outputs.items()}
 
 
 def load(
@@ -181,7 +182,10 @@ def _from_saved_model(loaded: saved_models.LoadedModel) -> Convertible:
     image_shape = loaded.dataset.get("image_shape", [None])
     convertible = Convertible(
         model=model,
-        functions={name: getattr(loaded.module, name) for name in ("prior", "decode")},
+        functions={
+            name: functools.partial(loaded.call, name, about=str(loaded.path))
+            for name in ("prior", "decode")
+        },
         config={
             "model": dataclasses.asdict(loaded.network),
             "data": dataclasses.asdict(loaded.data),
