@@ -54,6 +54,17 @@ def _source(model):
     return convertible.Convertible(model, functions, {}, {}, None)
 
 
+def test_an_output_that_is_an_input_has_its_own_name():
+    helper = pytest.importorskip("onnx").helper
+    noise = helper.make_tensor_value_info("main_noise:0", 1, [1, 2, 3])
+    graph = helper.make_graph([], "graph", [noise], [noise])
+    onnx._rename(graph)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    session = onnx.run_session(model.SerializeToString())
+    given = np.arange(6, dtype=np.float32).reshape(1, 2, 3)
+    np.testing.assert_array_equal(session.run(["z"], {"noise": given})[0], given)
+
+
 def test_a_conversion_that_differs_is_not_written(tmp_path, made, monkeypatch):
     run_dir, _ = made
     load = convertible.load

@@ -165,7 +165,12 @@ def _rename(graph: Any) -> None:
         names[value.name] = "image" if "image" in value.name else "noise"
     for value in graph.output:
         rank = len(value.type.tensor_type.shape.dim)
-        (names[value.name],) = [n for n, r in _OUTPUT_RANKS.items() if r == rank]
+        (name,) = [n for n, r in _OUTPUT_RANKS.items() if r == rank]
+        if value.name in names:  # The noise itself, where the prior is standard normal.
+            graph.node.add(op_type="Identity", input=[value.name], output=[name])
+            value.name = name
+        else:
+            names[value.name] = name
     for value in (*graph.input, *graph.output, *graph.value_info):
         value.name = names.get(value.name, value.name)
     for node in graph.node:
