@@ -59,7 +59,9 @@ def test_an_output_that_is_an_input_has_its_own_name():
     noise = helper.make_tensor_value_info("main_noise:0", 1, [1, 2, 3])
     graph = helper.make_graph([], "graph", [noise], [noise])
     onnx._rename(graph)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    opsets = [helper.make_opsetid("", onnx.OPSET)]
+    # The newest onnx writes files that are too new for the newest ONNX Runtime.
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
     session = onnx.run_session(model.SerializeToString())
     given = np.arange(6, dtype=np.float32).reshape(1, 2, 3)
     np.testing.assert_array_equal(session.run(["z"], {"noise": given})[0], given)

@@ -30,9 +30,9 @@ def _running(model, **settings):
         thread.start()
         port = listening.getsockname()[1]
 
-        def ask(method, path, body=None):
+        def ask(method, path, body=None, **headers):
             connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-            connection.request(method, path, body)
+            connection.request(method, path, body, headers)
             response = connection.getresponse()
             return response.status, response.read(), response.headers
 
@@ -97,6 +97,12 @@ def test_too_large_an_upload_is_refused_after_it_is_sent(ask):
     assert message == "image: expected at most 1 MiB"
     unknown = _error(ask("POST", "/predict", bytes(2**20)), 400)
     assert unknown.startswith("image: of an unknown kind")
+
+
+def test_a_form_is_refused_with_advice(ask, upload):
+    headers = {"content-type": "multipart/form-data; boundary=x"}
+    message = _error(ask("POST", "/predict", upload, **headers), 415)
+    assert message.startswith("image: sent as a form, expected the file itself")
 
 
 def test_late_and_surplus_requests_are_told_to_come_back(ct_model, upload, monkeypatch):

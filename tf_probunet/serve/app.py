@@ -146,6 +146,12 @@ class App:
                     f"{config.max_requests} requests are waiting already, try again "
                     "later",
                 )
+            if request.headers.get("content-type", "").startswith("multipart/"):
+                return _error(
+                    415,
+                    "image: sent as a form, expected the file itself as the body "
+                    "(curl --data-binary @file)",
+                )
             if content is None:
                 return _error(
                     413, f"image: expected at most {config.max_upload_mib} MiB"
