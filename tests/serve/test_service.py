@@ -170,6 +170,7 @@ def test_bad_parameters_are_named(service, upload, parameters, words):
             "image: has 2 channels, but the model in",
         ),
     ],
+    ids=["empty", "html", "png", "dicom", "stack", "nan", "text", "channels"],
 )
 def test_bad_images_are_named(service, content, words):
     assert words in _refusal(service, content)
