@@ -2,8 +2,9 @@
 
     python run/bench_serving.py
 
-First with batches, then with one image at a time. Then the server is killed while it
-works and started again: clients try again, and every request must get its answer.
+A server with batches and one without them take turns, so that other load on the
+machine hits both. Then a server is killed while it works and started again: clients try
+again, and every request must get its answer.
 """
 
 import concurrent.futures
@@ -22,12 +23,13 @@ from tf_probunet.commands import cli
 from tf_probunet.predict.config import SHIPPED_MODEL
 from tf_probunet.serve import client
 
+ROUNDS = 4
 RUN = pathlib.Path(__file__).resolve().parent
 flags.DEFINE_string("saved_model", str(RUN.parent / SHIPPED_MODEL), "to serve")
 flags.DEFINE_integer("image_size", 128, "height and width", lower_bound=8)
 flags.DEFINE_integer("num_samples", 16, "for each image", lower_bound=1)
 flags.DEFINE_integer("clients", 8, "that send at the same time", 1, 64)
-flags.DEFINE_integer("requests", 100, "in each part", 8, 2000)
+flags.DEFINE_integer("requests", 100, "to each server", 8, 2000)
 
 
 def picture(size: int, seed: int) -> bytes:
@@ -65,20 +67,12 @@ def ask(url: str, content: bytes) -> float:
     return time.perf_counter() - begin
 
 
-def load(url: str, images: list, clients: int) -> None:
-    """Sends images from several clients at once, and prints how long it took."""
-    import numpy as np
-
+def load(url: str, images: list, clients: int) -> tuple[float, list]:
+    """Sends images from several clients; returns requests a second, and all times."""
     begin = time.perf_counter()
     with concurrent.futures.ThreadPoolExecutor(clients) as threads:
         seconds = list(threads.map(lambda image: ask(url, image), images))
-    rate = len(images) / (time.perf_counter() - begin)
-    p50, p99 = 1e3 * np.percentile(seconds, [50, 99])
-    print(
-        f"  {clients} clients: {rate:.1f} requests/s, p50 {p50:.0f} ms, "
-        f"p99 {p99:.0f} ms",
-        flush=True,
-    )
+    return len(images) / (time.perf_counter() - begin), seconds
 
 
 def mean_batch(url: str) -> float:
@@ -93,17 +87,34 @@ def mean_batch(url: str) -> float:
     return total("sum") / total("count")
 
 
-def bench_load(images: list, max_batch: int) -> None:
+def bench_load(images: list) -> None:
     """Prints rates and times of one client and of several."""
-    process, url = start(max_batch=max_batch)
-    print(f"--max_batch={max_batch}")
+    import numpy as np
+
+    servers = {max_batch: start(max_batch=max_batch) for max_batch in (8, 1)}
     try:
-        load(url, images[: len(images) // 4], 1)
-        load(url, images, cli.FLAGS.clients)
-        print(f"  {mean_batch(url):.2f} images in a call of the network")
+        for clients in (1, cli.FLAGS.clients):
+            parts = np.array_split(np.arange(len(images)), ROUNDS)
+            found = {max_batch: [] for max_batch in servers}
+            for part in parts:
+                for max_batch, (_, url) in servers.items():
+                    chosen = [images[i] for i in part]
+                    found[max_batch].append(load(url, chosen, clients))
+            for max_batch, rounds in found.items():
+                rate = np.median([rate for rate, _ in rounds])
+                times = np.concatenate([seconds for _, seconds in rounds])
+                p50, p99 = 1e3 * np.percentile(times, [50, 99])
+                print(
+                    f"--max_batch={max_batch}, clients: {clients}, requests/s: "
+                    f"{rate:.1f}, p50: {p50:.0f} ms, p99: {p99:.0f} ms",
+                    flush=True,
+                )
+        for max_batch, (_, url) in servers.items():
+            print(f"--max_batch={max_batch}, images in a call: {mean_batch(url):.2f}")
     finally:
-        process.terminate()
-        process.wait()
+        for process, _ in servers.values():
+            process.terminate()
+            process.wait()
 
 
 def bench_restart(images: list) -> None:
@@ -129,8 +140,7 @@ def bench_restart(images: list) -> None:
 
 def main() -> None:
     images = [picture(cli.FLAGS.image_size, i) for i in range(cli.FLAGS.requests)]
-    for max_batch in (8, 1):
-        bench_load(images, max_batch)
+    bench_load(images)
     bench_restart(images)
 
 
