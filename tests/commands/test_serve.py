@@ -22,13 +22,23 @@ pytest.importorskip("prometheus_client", reason="the extra `serve` is not instal
 _REQUESTS = 60
 
 
-def _start(model, port=0):
-    """Starts the service; returns the process and its address once it listens."""
-    process = processes.start("serve.py", f"--saved_model={model}", f"--port={port}")
-    line = process.stdout.readline()
-    found = re.fullmatch(rf"serving {model} at (http://127\.0\.0\.1:\d+)\n", line)
-    assert found, (line, process.stderr.read())
-    return process, found.group(1)
+@pytest.fixture
+def start():
+    """Starts the service; gives the process and its address once it listens."""
+    started = []
+
+    def start(model, port=0):
+        flags = f"--saved_model={model}", f"--port={port}"
+        process = processes.start("serve.py", *flags)
+        started.append(process)
+        line = process.stdout.readline()
+        found = re.fullmatch(rf"serving {model} at (http://127\.0\.0\.1:\d+)\n", line)
+        assert found, (line, process.stderr.read())
+        return process, found.group(1)
+
+    yield start
+    for process in started:
+        process.kill()
 
 
 def _upload(number):
@@ -38,9 +48,9 @@ def _upload(number):
     return buffer.getvalue()
 
 
-def test_killed_and_restarted_under_load_no_request_is_lost(tmp_path):
+def test_killed_and_restarted_under_load_no_request_is_lost(tmp_path, start):
     model = save_threshold_model(tmp_path / "model")
-    process, url = _start(model)
+    process, url = start(model)
     port = url.rpartition(":")[2]
     answered = threading.Semaphore(0)
 
@@ -56,7 +66,7 @@ def test_killed_and_restarted_under_load_no_request_is_lost(tmp_path):
         process.kill()
         process.communicate()
         assert process.returncode == -signal.SIGKILL
-        process, _ = _start(model, port)
+        process, _ = start(model, port)
         answers = [one.result() for one in asked]
     assert [answer["seed"] for answer in answers] == list(range(_REQUESTS))
     # Both processes give the same for the same.
