@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from helpers import run_dirs
 
-from tf_probunet.export import tflite
+from tf_probunet.export import export, tflite
 from tf_probunet.export.signatures import Signatures
 
 try:
@@ -97,3 +97,17 @@ def test_what_cannot_be_converted_is_named(tmp_path, phantom_dir):
         tflite.export_tflite(tmp_path, tmp_path / "model.json")
     with pytest.raises(FileNotFoundError, match="nowhere: no such run directory"):
         tflite.export_tflite(tmp_path / "nowhere", tmp_path / "model.tflite")
+
+
+def test_a_saved_model_is_converted_as_its_run_is(tmp_path, phantom_dir):
+    model = run_dirs.make_run(tmp_path / "run", phantom_dir)
+    export.export_run(tmp_path / "run", tmp_path / "saved")
+    paths = tmp_path / "a.tflite", tmp_path / "b.tflite"
+    tflite.export_tflite(tmp_path / "run", paths[0], image_size=8)
+    tflite.export_tflite(None, paths[1], saved_model=tmp_path / "saved", image_size=8)
+    _check(paths[1].read_bytes(), model, 1e-5)
+    of_run, of_saved = (json.loads(p.with_suffix(".json").read_text()) for p in paths)
+    assert of_saved["inputs"] == of_run["inputs"]
+    assert of_saved["dataset"] == of_run["dataset"]
+    for section in ("model", "data"):
+        assert of_saved["config"][section] == of_run["config"][section]

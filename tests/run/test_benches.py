@@ -15,6 +15,7 @@ from helpers.dicom_writer import (
     square,
     write_series,
 )
+from helpers.threshold_model import save_threshold_model
 
 pytestmark = pytest.mark.slow
 
@@ -73,3 +74,17 @@ def test_preparation(tmp_path):
     start = float(re.search(r"start three processes +(\S+)", stdout).group(1))
     total = float(re.search(r": (\d+) s of processor time", stdout).group(1))
     assert total == pytest.approx(start + sum(float(r[2]) for r in rows), abs=1)
+
+
+def test_serving(tmp_path):
+    pytest.importorskip("uvicorn", reason="the extra `serve` is not installed")
+    model = save_threshold_model(tmp_path / "model", intensity="uint8")
+    stdout = processes.run(
+        "bench_serving.py", f"--saved_model={model}", "--image_size=16", "--requests=24"
+    )
+    rates = re.findall(r"max_batch=(\d), clients: (\d), requests/s: (\S+),", stdout)
+    assert [row[:2] for row in rates] == [*zip("8181", "1188")]
+    assert all(float(row[2]) > 0 for row in rates)
+    batches = re.findall(r"max_batch=\d, images in a call: (\S+)", stdout)
+    assert float(batches[0]) >= 1 and float(batches[1]) == 1
+    assert "killed and restarted: 24 of 24 requests answered" in stdout

@@ -7,28 +7,29 @@ import pathlib
 import tensorflow as tf
 
 from tf_probunet import files, locks
+from tf_probunet.export import convertible
 from tf_probunet.export.signatures import segmentations
-from tf_probunet.models.prob_unet import ProbUNet
-from tf_probunet.training.run_dir import RunDir
 
 
 @locks.holding("out_file", locks.beside)
 def export_tflite(
-    run_dir: files.Path,
+    run_dir: files.Path | None,
     out_file: files.Path,
     *,
+    saved_model: files.Path | None = None,
     image_size: int | None = None,
     checkpoint: str = "best",
     float16: bool = False,
     overwrite: bool = False,
 ) -> pathlib.Path:
-    """Writes the sampling path of a run's model, and a JSON file that describes it.
+    """Writes the sampling path of a model, and a JSON file that describes it.
 
     Args:
-        run_dir: the training run.
+        run_dir: the training run; None with `saved_model`.
         out_file: where to write. The description is written next to it, as `.json`.
+        saved_model: a SavedModel of `run/export.py`, instead of a run.
         image_size: height and width of the images; None for those of the evaluation.
-        checkpoint: "best" by validation, or "last".
+        checkpoint: which checkpoint of the run: "best" by validation, or "last".
         float16: store the weights in 16 bits, at half the size.
         overwrite: replace the files if they exist.
 
@@ -36,35 +37,17 @@ def export_tflite(
         The file's path.
 
     Raises:
-        FileNotFoundError: there is no run, or no checkpoint in it.
-        ValueError: `out_file` exists already or is not a `.tflite`, the model has no
-            latents, the down-samplings do not allow the size, or another command is
-            writing the file.
+        FileNotFoundError: there is no run, no checkpoint in it, or no SavedModel.
+        ValueError: `out_file` exists already or does not end in `.tflite`, the model
+            has no latents, the down-samplings do not allow the size, or another
+            command is writing the file.
     """
-    out_file = pathlib.Path(out_file)
-    if out_file.suffix != ".tflite":
-        raise ValueError(f"{out_file}: expected a name that ends in .tflite")
-    description_file = out_file.with_suffix(".json")
-    for path in (out_file, description_file):
-        if path.exists() and not overwrite:
-            raise ValueError(f"{path}: exists already; --overwrite replaces it")
-    directory = RunDir(pathlib.Path(run_dir))
-    config, dataset = directory.config(), directory.dataset()
-    size = image_size or config.data.eval_size or dataset["image_shape"][0]
-    model = directory.load_model(checkpoint)
-    content = convert(model, size, float16=float16)
-    description = {
-        "model": model.name,
-        "inputs": {
-            "image": [1, size, size, model.config.image_channels],
-            "noise": [1, None, model.config.latent_dim],
-        },
-        "weights": "float16" if float16 else "float32",
-        "config": config.to_json(),
-        "dataset": dataset,
-    }
-    files.write_json(description_file, description)
-    files.write_bytes(out_file, content)
+    out_file = convertible.check_target(out_file, ".tflite", overwrite)
+    source = convertible.load(run_dir, saved_model, checkpoint=checkpoint)
+    size = source.size(image_size)
+    content = convert(source.model, size, float16=float16)
+    description = source.describe(size, weights="float16" if float16 else "float32")
+    convertible.write(out_file, content, description)
     return out_file
 
 
@@ -87,16 +70,9 @@ def convert(model: tf.keras.Model, image_size: int, *, float16: bool = False) ->
         ValueError: the model has no latents, or the down-samplings do not allow the
             size.
     """
-    if not isinstance(model, ProbUNet):
-        raise ValueError(
-            f"the model is {model.name!r}, expected one with latents: prob_unet or "
-            "image2image_vae"
-        )
+    convertible.check_latents(model)
+    convertible.check_size(model, image_size)
     config = model.config
-    if image_size < 1 or image_size % config.size_divisor:
-        raise ValueError(
-            f"image_size is {image_size}, expected a multiple of {config.size_divisor}"
-        )
     image_shape = [1, image_size, image_size, config.image_channels]
 
     @tf.function(

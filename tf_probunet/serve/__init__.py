@@ -1,0 +1,1 @@
+"""A small HTTP service: images in, weighted hypotheses out."""
