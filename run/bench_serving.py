@@ -19,13 +19,13 @@ import urllib.request
 import _start  # noqa: F401  (the checkout's own package)
 from absl import flags
 
+from tf_probunet.artifacts import pretrained
 from tf_probunet.commands import cli
-from tf_probunet.predict.config import SHIPPED_MODEL
 from tf_probunet.serve import client
 
 ROUNDS = 4
 RUN = pathlib.Path(__file__).resolve().parent
-flags.DEFINE_string("saved_model", str(RUN.parent / SHIPPED_MODEL), "to serve")
+flags.DEFINE_string("saved_model", str(pretrained.model_path()), "to serve")
 flags.DEFINE_integer("image_size", 128, "height and width", lower_bound=8)
 flags.DEFINE_integer("num_samples", 16, "for each image", lower_bound=1)
 flags.DEFINE_integer("clients", 8, "that send at the same time", 1, 64)
