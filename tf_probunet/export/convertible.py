@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tf_probunet import files, models
+from tf_probunet import files
 from tf_probunet.artifacts import saved_model as saved_models
+from tf_probunet.export import export
 from tf_probunet.export.signatures import Signatures
 from tf_probunet.models.prob_unet import ProbUNet
 from tf_probunet.training.run_dir import RunDir
@@ -169,16 +170,7 @@ def _from_saved_model(loaded: saved_models.LoadedModel) -> Convertible:
     if not loaded.has("prior"):
         name = loaded.metadata["model"]
         raise ValueError(f"{loaded.path}: {_no_latents(name)}")
-    model = models.build(loaded.network)
-    weights = getattr(loaded.module, "weights", [])
-    shapes = [tuple(weight.shape) for weight in weights]
-    if shapes != [tuple(weight.shape) for weight in model.trainable_variables]:
-        raise ValueError(
-            f"{loaded.path}: its weights do not fit the {model.name} that this version "
-            "builds, expected a SavedModel of run/export.py of this version"
-        )
-    for variable, weight in zip(model.trainable_variables, weights):
-        variable.assign(weight)
+    model = export.load_model(loaded)
     image_shape = loaded.dataset.get("image_shape", [None])
     convertible = Convertible(
         model=model,
