@@ -31,7 +31,7 @@ def test_a_saved_model_has_the_weights_and_settings_of_its_run(made):
 
 def test_other_weights_are_not_taken_for_the_models(made, monkeypatch):
     _, _, saved = made
-    build = convertible.models.build
+    build = convertible.export.models.build
 
     def shuffled(config):
         built = build(config)
