@@ -52,8 +52,8 @@ def graph_reason(error: BaseException) -> str:
     message = getattr(error, "message", None) or str(error)
     lines = [_WRAPPING.sub("", line).strip() for line in message.splitlines()]
     telling = [line for line in lines if line and not line.startswith("[[")]
-    asserted = [line for line in telling if line.startswith("assertion failed: ")]
-    if asserted:
-        # "assertion failed: [a label map holds] [7]"
-        return asserted[-1].partition(": ")[2].strip("[]").replace("] [", " ")[:300]
+    # "assertion failed: [a label map holds] [7]", also behind the name of an iterator.
+    asserted = [line.partition("assertion failed: ")[2] for line in telling]
+    if any(asserted):
+        return [a for a in asserted if a][-1].strip("[]").replace("] [", " ")[:300]
     return telling[-1][:300] if telling else type(error).__name__

@@ -24,10 +24,11 @@ import importlib, json, pathlib, sys
 from absl import flags
 from tf_probunet.commands import COMMANDS
 sys.path.insert(0, "run")
-benches = [path.stem for path in pathlib.Path("run").glob("bench_*.py")]
+scripts = [path.stem for path in pathlib.Path("run").glob("[!_]*.py")]
+others = sorted(set(scripts) - set(COMMANDS))
 common = set(flags.FLAGS)
 found = {}
-for name in [*COMMANDS, *benches]:
+for name in [*COMMANDS, *others]:
     module = f"tf_probunet.commands.{name}" if name in COMMANDS else name
     importlib.import_module(module)
     own = {flag: flags.FLAGS[flag] for flag in set(flags.FLAGS) - common}

@@ -4,6 +4,7 @@ Called by run/demo.py with the SavedModel and the samples that the evaluation ke
 """
 
 import sys
+import zipfile
 
 import numpy as np
 
@@ -15,8 +16,8 @@ def main(path: str, kept_path: str) -> None:
     import tensorflow as tf
 
     model = tf.saved_model.load(path)
-    with np.load(kept_path) as kept:
-        image = kept["images"][:1]
+    with zipfile.ZipFile(kept_path).open("images.npy") as kept:
+        image = np.lib.format.read_array(kept, allow_pickle=False)[:1]
     first, second = (model.sample(image, 16, 7)["labels"].numpy() for _ in range(2))
     if first.shape != (1, 16, *image.shape[1:3]) or (first != second).any():
         sys.exit("error: the reloaded model does not repeat its samples")
