@@ -26,8 +26,8 @@ def test_kind(spec, name, expected):
 
 
 def test_classes_that_a_model_tells_apart():
-    assert task.class_names(STREET, "plain") == TRAIN_CLASS_NAMES
-    assert task.class_names(STREET, "switched") == CLASS_NAMES
+    assert task.class_names(STREET.class_names, "plain") == TRAIN_CLASS_NAMES
+    assert task.class_names(STREET.class_names, "switched") == CLASS_NAMES
     assert len(CLASS_NAMES) == 24
 
 

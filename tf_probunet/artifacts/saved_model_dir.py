@@ -13,7 +13,7 @@ from typing import Any
 from tf_probunet import damage, files
 from tf_probunet.artifacts import checksums
 from tf_probunet.config import MAX_SIZE_DIVISOR, NATIVE_LIDC_MM, DataConfig, ModelConfig
-from tf_probunet.dataset import cityscapes_labels
+from tf_probunet.dataset import task
 
 # The assets. TensorFlow copies them into the SavedModel.
 CONFIG_NAME = "config.json"
@@ -110,9 +110,7 @@ class Description:
     @property
     def class_names(self) -> list[str]:
         """The names of the labels 0, 1, ..."""
-        if self.data.task == "switched":
-            return list(cityscapes_labels.CLASS_NAMES)
-        return list(self.dataset["class_names"])
+        return list(task.class_names(self.dataset["class_names"], self.data.task))
 
     @property
     def has_background(self) -> bool:

@@ -139,7 +139,7 @@ def validation_batches(
 
 def num_classes(info: records.DatasetInfo, config: DataConfig) -> int:
     """Returns how many classes a model has to tell apart."""
-    return len(task.class_names(info.spec, config.task))
+    return len(task.class_names(info.spec.class_names, config.task))
 
 
 def normalise(

@@ -7,6 +7,7 @@ of the paper.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from tf_probunet import files
@@ -25,11 +26,16 @@ class Labels(Protocol):
     ignore_label: int | None
 
 
-def class_names(labels: Labels, task: str) -> tuple[str, ...]:
-    """Returns the classes that a model of the task tells apart."""
+def class_names(names: Sequence[str], task: str) -> tuple[str, ...]:
+    """Returns the classes that a model distinguishes.
+
+    Args:
+        names: the classes of the data set.
+        task: of the model.
+    """
     if task == "switched":
         return cityscapes_labels.CLASS_NAMES
-    return tuple(labels.class_names)
+    return tuple(names)
 
 
 def kind(labels: Labels, task: str) -> str:

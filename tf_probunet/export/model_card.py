@@ -9,7 +9,7 @@ from typing import Any
 from tf_probunet import __version__, files
 from tf_probunet.artifacts import results_dir
 from tf_probunet.config import NATIVE_LIDC_MM, Config
-from tf_probunet.dataset import cityscapes_labels
+from tf_probunet.dataset import cityscapes_labels, task
 from tf_probunet.imaging import windows
 
 _LIDC = """## Training data and licence
@@ -67,10 +67,9 @@ def model_card(
     counts = ", ".join(f"{n} {split}" for split, n in dataset["counts"].items())
     values = windows.describe(dataset["intensity"], config.data)
     is_lidc = dataset["name"].startswith("lidc")
-    classes = dataset["class_names"]
+    classes = task.class_names(dataset["class_names"], config.data.task)
     maps = f"{dataset['num_graders']} label maps per image"
     if config.data.task == "switched":
-        classes = cityscapes_labels.CLASS_NAMES
         maps = (
             f"{cityscapes_labels.NUM_SWITCHES} classes flipped at random to a new one "
             f"each, {cityscapes_labels.NUM_MODES} modes per image"
