@@ -77,7 +77,7 @@ def bench_lidc(masks) -> float:
 
 
 def bench_memory(images: int = 32, samples: int = 100) -> float:
-    """Memory at 100 samples, beside the masks' own."""
+    """Memory at 100 samples, on top of the masks' own."""
     from tf_probunet.evaluation.metrics import ged
 
     stacks = lesions(images, samples), lesions(images, GRADERS)
@@ -87,7 +87,7 @@ def bench_memory(images: int = 32, samples: int = 100) -> float:
     tracemalloc.stop()
     own = stacks[0].nbytes / images / 2**20
     print(
-        f"{samples} samples: {peak:.2f} MiB an image, beside the masks' {own:.2f} MiB"
+        f"{samples} samples: {peak:.2f} MiB an image, without the masks' {own:.2f} MiB"
     )
     return 0.0
 

@@ -4,7 +4,8 @@
     python run/bench_training.py --base_channels=4 --num_scales=2 --image_size=32
 
 Where a step's time goes, the input pipeline on its own, several steps in a call, two
-replicas, and what channels, resolution and batch cost beside a plain matrix product.
+replicas, and the cost of channels, resolution and batch next to a plain matrix
+product.
 """
 
 import json
@@ -32,7 +33,7 @@ flags.DEFINE_integer(
 
 STEPS_IN_A_CALL = 10
 INPUT_BATCHES = 16
-# One replica for each of so many logical devices, set up before all else.
+# One replica for each logical device. Devices are set up before anything else.
 CHILD = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
@@ -189,7 +190,7 @@ def bench_steps_in_a_call(data_dir, settings: dict) -> float:
 
 
 def seconds_of_replicas(devices: int, data_dir: str, settings: dict) -> float:
-    """Seconds of a step on so many logical CPU devices."""
+    """Seconds of a step on this number of logical CPU devices."""
     from tf_probunet.dataset import input_pipeline, records
     from tf_probunet.training import strategy, train
 

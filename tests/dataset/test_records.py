@@ -405,7 +405,7 @@ _UNREADABLE = [
         _with_feature("labels", [_GOOD_MAP] * 3 + [_png(np.full((8, 8), 9, np.uint8))]),
         "a label map holds 9 expected 0 to 3",
     ),
-    (_with_feature("key", [b"\xff"]), "its key or group is no text"),
+    (_with_feature("key", [b"\xff"]), "its key or group is not text"),
 ]
 
 

@@ -117,4 +117,4 @@ def test_a_key_that_is_no_text(fuzz, data_dir):
         writer.write(serialized.replace(b"key-000", b"key-\xff\xfe0"))
     datasets.vouch(data_dir, SHARD, 1)
     error = fuzz.check(lambda: _read(data_dir), _valid, [SHARD])
-    assert "unreadable record 1 of 1 (its key or group is no text)" in str(error)
+    assert "unreadable record 1 of 1 (its key or group is not text)" in str(error)

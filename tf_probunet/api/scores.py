@@ -84,15 +84,15 @@ def evaluate(
         samples: label maps [S, H, W] of one image, or [N, S, H, W]; or else a model:
             a `Predictor`, or the directory of a SavedModel.
         graders: label maps [M, H, W], or [N, M, H, W].
-        counts: numbers of samples; each is scored with the first so many. The default
-            is those of 1, 4, 8 and 16 that there are samples for.
+        counts: numbers of samples; each uses the first samples up to it. The default is
+            those of 1, 4, 8 and 16 that there are samples for.
         num_classes: of the label maps; the default is binary masks. The IoU is the mean
             over the classes 1, 2, ...
         ignore_label: label of pixels that count nowhere, of maps with several classes.
         data_dir: a prepared data set, to score a model on.
         split: of the data set.
         seed: of the model's samples.
-        limit: score the first so many images of the data set only; 0 for all.
+        limit: number of images of the data set to score, from the first on; 0 for all.
         out_dir: where to write the results for a data set; nowhere by default.
 
     Returns:

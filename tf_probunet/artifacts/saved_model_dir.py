@@ -203,21 +203,21 @@ class SavedModelDir:
         """Checks values that have the right type but make no sense."""
         dataset, metadata = self.asset(DATASET_NAME), self.asset(METADATA_NAME)
         if not _are_names(found.dataset["class_names"]):
-            raise ValueError(f"{dataset}: class_names are no list of names")
+            raise ValueError(f"{dataset}: class_names is not a list of names")
         spacing = found.spacing_mm
         if spacing is not None and not (
             type(spacing) in (int, float) and 0 < spacing < math.inf
         ):
-            raise ValueError(f"{dataset}: spacing_mm is no size in mm")
+            raise ValueError(f"{dataset}: spacing_mm is not a size in mm")
         shape = found.dataset.get("image_shape", [1, 1, 1])
         if not (
             isinstance(shape, list)
             and len(shape) == 3
             and all(type(side) is int and side > 0 for side in shape)
         ):
-            raise ValueError(f"{dataset}: image_shape is no [H, W, C]")
+            raise ValueError(f"{dataset}: image_shape is not [H, W, C]")
         if found.signatures and not _are_names(found.signatures):
-            raise ValueError(f"{metadata}: signatures are no list of names")
+            raise ValueError(f"{metadata}: signatures is not a list of names")
         if not 1 <= found.size_divisor <= MAX_SIZE_DIVISOR:
             raise ValueError(
                 f"{metadata}: size_divisor is {found.size_divisor}, expected 1 to "

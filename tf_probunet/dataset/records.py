@@ -251,7 +251,7 @@ def decode_image(png: tf.Tensor, spec: DatasetSpec) -> tf.Tensor:
 
 
 def decode_labels(png: tf.Tensor, spec: DatasetSpec) -> tf.Tensor:
-    """Decodes one label map to [H, W] int32; a label that is no class is an error."""
+    """Decodes one label map to [H, W] int32. Labels must be classes."""
     png = _with_size(png, spec)
     labels = tf.io.decode_png(png, channels=1, dtype=tf.uint8)[..., 0]
     labels = tf.ensure_shape(tf.cast(labels, tf.int32), spec.image_shape[:2])
@@ -429,7 +429,7 @@ def _first_fault(info: DatasetInfo, split: str) -> str | None:
         except tf.errors.OpError as error:
             reason = damage.graph_reason(error)
         except UnicodeDecodeError:
-            reason = "its key or group is no text"
+            reason = "its key or group is not text"
         else:
             continue
         return (

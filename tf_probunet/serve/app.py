@@ -184,7 +184,7 @@ class App:
 
 
 def serve(model: LoadedModel, config: ServeConfig) -> None:
-    """Answers requests until the process is told to stop; running ones are finished.
+    """Answers requests until the process is asked to stop; running ones are finished.
 
     Args:
         model: to segment with.
