@@ -106,7 +106,7 @@ def test_signatures_are_names(path, tmp_path):
     file = copy / "assets" / "metadata.json"
     content = json.loads(file.read_text())
     file.write_text(json.dumps({**content, "signatures": ["prior", 3]}))
-    with pytest.raises(ValueError, match=r"metadata\.json: signatures is not a list of"):
+    with pytest.raises(ValueError, match=r"metadata\.json: signatures is not a list"):
         SavedModelDir(copy).describe()
     file.write_text(json.dumps({**content, "signatures": ["prior"]}))
     assert SavedModelDir(copy).describe().signatures == ["prior"]
