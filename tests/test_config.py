@@ -286,3 +286,11 @@ def test_types_of_fields_are_those_of_their_annotations():
 def test_the_switched_task_is_scored_by_another_distance():
     with pytest.raises(ValueError, match="energy_weight is 1.0, expected 0: the task"):
         Config(model=ModelConfig(energy_weight=1.0), data=DataConfig(task="switched"))
+
+
+@pytest.mark.parametrize(
+    "changes", [{"fixed_prior": True}, {"name": "image2image_vae"}]
+)
+def test_a_fixed_prior_is_no_mixture(changes):
+    with pytest.raises(ValueError, match="prior_components is 2 with a fixed prior"):
+        ModelConfig(prior_components=2, **changes)

@@ -86,6 +86,7 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
                 labels=grader_maps(batch),
                 ignore_label=config.ignore_label,
                 overlap=config.energy_overlap,
+                weights=self.energy_weights(shared),
             )
             terms["energy_distance"] = tf.reduce_mean(distances)
             terms["loss"] += config.energy_weight * terms["energy_distance"]
@@ -130,6 +131,18 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         count = min(self.config.energy_samples, self.max_samples or math.inf)
         logits = self.sample(shared, count, seed)
         return tf.ensure_shape(logits, [None, count, None, None, None])
+
+    def energy_weights(self, shared: Any) -> tf.Tensor | None:
+        """Returns the weights of the samples for the energy distance.
+
+        Args:
+            shared: what `shared` returned.
+
+        Returns:
+            [B, S] with a sum of 1 for each image, or None if all weigh the same.
+        """
+        del shared
+        return None
 
     @abc.abstractmethod
     def sample(

@@ -63,15 +63,43 @@ def negative_elbo(
         Scalars, averaged over the batch: `loss`, `cross_entropy`, `kl`, and the parts
         of `kl` that belong to each latent dimension, `kl_0`, `kl_1` and so on.
     """
-    reconstruction = tf.reduce_mean(nats)
-    per_dimension = tf.reduce_mean(kl_per_dimension(posterior, prior), axis=0)  # [L]
-    kl = tf.reduce_sum(per_dimension)
+    kl = kl_per_dimension(posterior, prior)  # [B, L]
+    per_dimension = tf.unstack(tf.reduce_mean(kl, axis=0))
     return {
-        "loss": reconstruction + beta * kl,
-        "cross_entropy": reconstruction,
-        "kl": kl,
-        **{f"kl_{i}": part for i, part in enumerate(tf.unstack(per_dimension))},
+        **summed(nats=nats, kl=tf.reduce_sum(kl, axis=-1), beta=beta),
+        **{f"kl_{i}": part for i, part in enumerate(per_dimension)},
     }
+
+
+def summed(
+    *, nats: tf.Tensor, kl: tf.Tensor, beta: float | tf.Tensor
+) -> dict[str, tf.Tensor]:
+    """Returns the loss of Eq. 4 and its terms from cross-entropy and KL, each [B]."""
+    reconstruction, divergence = tf.reduce_mean(nats), tf.reduce_mean(kl)
+    return {
+        "loss": reconstruction + beta * divergence,
+        "cross_entropy": reconstruction,
+        "kl": divergence,
+    }
+
+
+def monte_carlo_kl(
+    *, posterior: tfd.Distribution, prior: tfd.Distribution, z: tf.Tensor
+) -> tf.Tensor:
+    """Estimates KL(Q || P) without a closed form, from draws of the posterior.
+
+        KL ~ 1/N sum_n log Q(z_n) - log P(z_n)
+
+    Args:
+        posterior: Q, batch [B].
+        prior: P, batch [B].
+        z: [N, B, L], drawn from the posterior as functions of its parameters, so that
+            the gradient is that of the KL divergence.
+
+    Returns:
+        [B], in nats. A single estimate may be below 0.
+    """
+    return tf.reduce_mean(posterior.log_prob(z) - prior.log_prob(z), axis=0)
 
 
 def best_head(nats: tf.Tensor, epsilon: float) -> tf.Tensor:
@@ -119,6 +147,7 @@ def energy_distance(
     ignore_label: int | None = None,
     epsilon: float = 1e-3,
     overlap: str = "product",
+    weights: tf.Tensor | None = None,
 ) -> tf.Tensor:
     """Returns the squared energy distance between soft samples and graders.
 
@@ -141,6 +170,8 @@ def energy_distance(
             then has a distance above 0 from itself. "min" sums the smaller of the two
             probabilities and does not reward soft samples. The intersection with a
             grader is the same in both cases.
+        weights: [B, S], of the samples, with a sum of 1 for each image. The means are
+            then weighted means. None for equal weights.
 
     Returns:
         [B].
@@ -152,25 +183,38 @@ def energy_distance(
         counts = tf.reduce_all(labels != ignore_label, axis=1)  # [B, H, W]
         counts = tf.cast(counts, samples.dtype)[:, None, ..., None]
         samples, graders = samples * counts, graders * counts
-    cross = _products(samples, graders, epsilon)
-    among_graders = _products(graders, graders, epsilon)
+    if weights is None:
+        equal = tf.constant(1.0 / samples.shape[1], samples.dtype)
+        weights = tf.fill(tf.shape(samples)[:2], equal)
+    among_graders = tf.reduce_mean(pairwise(graders, graders, epsilon), axis=[1, 2])
+    cross = tf.reduce_mean(pairwise(samples, graders, epsilon), axis=2)  # [B, S]
     if overlap == "product":
-        among_samples = _products(samples, samples, epsilon)
+        distances = pairwise(samples, samples, epsilon)
+        among_samples = tf.einsum("bs,bst,bt->b", weights, distances, weights)
     else:
-        among_samples = _minima(samples, epsilon)
-    return 2.0 * cross - among_samples - among_graders
+        among_samples = _minima(samples, weights, epsilon)
+    return 2.0 * tf.reduce_sum(weights * cross, 1) - among_samples - among_graders
 
 
-def _products(first: tf.Tensor, second: tf.Tensor, epsilon: float) -> tf.Tensor:
-    """Returns the mean distance [B] of all pairs, with products as intersections."""
+def pairwise(first: tf.Tensor, second: tf.Tensor, epsilon: float = 1e-3) -> tf.Tensor:
+    """Returns the distances of all pairs, with products as soft intersections.
+
+    Args:
+        first: [B, S, H, W, K], probabilities of the foreground classes.
+        second: [B, G, H, W, K], the same.
+        epsilon: a number of pixels. Two maps with far fewer are at distance 0.
+
+    Returns:
+        1 - IoU, averaged over the classes of both maps, [B, S, G].
+    """
     shared = tf.einsum("bshwk,bghwk->bsgk", first, second)
     areas = (tf.reduce_sum(maps, axis=[2, 3]) for maps in (first, second))  # [B, ., K]
     first_areas, second_areas = areas
     together = first_areas[:, :, None] + second_areas[:, None]
-    return tf.reduce_mean(_distance(shared, together, epsilon), axis=[1, 2])
+    return _distance(shared, together, epsilon)
 
 
-def _minima(samples: tf.Tensor, epsilon: float) -> tf.Tensor:
+def _minima(samples: tf.Tensor, weights: tf.Tensor, epsilon: float) -> tf.Tensor:
     """Returns the mean distance [B] of all pairs, with minima as intersections."""
     num_samples = samples.shape[1]
     areas = tf.reduce_sum(samples, axis=[2, 3])  # [B, S, K]
@@ -184,8 +228,9 @@ def _minima(samples: tf.Tensor, epsilon: float) -> tf.Tensor:
             epsilon,
         )
         times = 1.0 if 2 * shift == num_samples else 2.0
-        total += times * tf.reduce_mean(distances, axis=1)
-    return total / num_samples
+        both = weights * tf.roll(weights, shift, axis=1)
+        total += times * tf.reduce_sum(both * distances, axis=1)
+    return total
 
 
 def _distance(shared: tf.Tensor, together: tf.Tensor, epsilon: float) -> tf.Tensor:

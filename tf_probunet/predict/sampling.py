@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import numpy as np
+import scipy.stats
 import tensorflow as tf
 
 from tf_probunet import seeds
@@ -85,7 +86,17 @@ def draw_latents(
     prior = model.call("prior", seen[None], about=about)
     mean, stddev = prior["mean"], prior["stddev"]  # [1, L]
     image_seed = seeds.fold_in(seeds.root(tf.constant(seed)), 0)
-    noise = seeds.normal(image_seed[None], [count, mean.shape[1]])[0].numpy()
+    is_mixture = "component_weights" in prior
+    dimensions = mean.shape[1] + is_mixture
+    noise = seeds.normal(image_seed[None], [count, dimensions])[0].numpy()
+    if is_mixture:
+        # The last number chooses the component, as in the model.
+        ends = np.cumsum(prior["component_weights"][0])[:-1]
+        chosen = np.sum(scipy.stats.norm.cdf(noise[:, -1:]) >= ends, axis=1)
+        mean, stddev = (
+            prior[name][0, chosen] for name in ("component_means", "component_stddevs")
+        )
+        noise = noise[:, :-1]
     return mean + stddev * noise
 
 
