@@ -50,6 +50,7 @@ def negative_elbo(
     posterior: tfd.MultivariateNormalDiag,
     prior: tfd.MultivariateNormalDiag,
     beta: float | tf.Tensor,
+    weights: tf.Tensor | None = None,
 ) -> dict[str, tf.Tensor]:
     """Combines cross-entropy and analytic KL(Q || P) into the loss of Eq. 4.
 
@@ -58,24 +59,29 @@ def negative_elbo(
         posterior: Q(z | X, Y), batch [B].
         prior: P(z | X), batch [B].
         beta: weight of the KL divergence.
+        weights: [B] that sum to one, for the averages; None for equal ones.
 
     Returns:
         Scalars, averaged over the batch: `loss`, `cross_entropy`, `kl`, and the parts
         of `kl` that belong to each latent dimension, `kl_0`, `kl_1` and so on.
     """
     kl = kl_per_dimension(posterior, prior)  # [B, L]
-    per_dimension = tf.unstack(tf.reduce_mean(kl, axis=0))
+    per_dimension = tf.unstack(weighted_mean(kl, weights))
     return {
-        **summed(nats=nats, kl=tf.reduce_sum(kl, axis=-1), beta=beta),
+        **summed(nats=nats, kl=tf.reduce_sum(kl, axis=-1), beta=beta, weights=weights),
         **{f"kl_{i}": part for i, part in enumerate(per_dimension)},
     }
 
 
 def summed(
-    *, nats: tf.Tensor, kl: tf.Tensor, beta: float | tf.Tensor
+    *,
+    nats: tf.Tensor,
+    kl: tf.Tensor,
+    beta: float | tf.Tensor,
+    weights: tf.Tensor | None = None,
 ) -> dict[str, tf.Tensor]:
     """Returns the loss of Eq. 4 and its terms from cross-entropy and KL, each [B]."""
-    reconstruction, divergence = tf.reduce_mean(nats), tf.reduce_mean(kl)
+    reconstruction, divergence = (weighted_mean(v, weights) for v in (nats, kl))
     return {
         "loss": reconstruction + beta * divergence,
         "cross_entropy": reconstruction,
@@ -100,6 +106,13 @@ def monte_carlo_kl(
         [B], in nats. A single estimate may be below 0.
     """
     return tf.reduce_mean(posterior.log_prob(z) - prior.log_prob(z), axis=0)
+
+
+def weighted_mean(values: tf.Tensor, weights: tf.Tensor | None) -> tf.Tensor:
+    """Averages [B, ...] over the first axis with weights [B] that sum to one."""
+    if weights is None:
+        return tf.reduce_mean(values, axis=0)
+    return tf.tensordot(tf.cast(weights, values.dtype), values, axes=1)
 
 
 def best_head(nats: tf.Tensor, epsilon: float) -> tf.Tensor:
@@ -147,7 +160,8 @@ def energy_distance(
     ignore_label: int | None = None,
     epsilon: float = 1e-3,
     overlap: str = "product",
-    weights: tf.Tensor | None = None,
+    grader_mask: tf.Tensor | None = None,
+    sample_weights: tf.Tensor | None = None,
 ) -> tf.Tensor:
     """Returns the squared energy distance between soft samples and graders.
 
@@ -170,8 +184,10 @@ def energy_distance(
             then has a distance above 0 from itself. "min" sums the smaller of the two
             probabilities and does not reward soft samples. The intersection with a
             grader is the same in both cases.
-        weights: [B, S], of the samples, with a sum of 1 for each image. The means are
-            then weighted means. None for equal weights.
+        grader_mask: [B, G] bool, which of the label maps are a grader's; None for all.
+            Each image has its own number of graders in all means.
+        sample_weights: [B, S] with a sum of 1 for each image, for weighted means over
+            the samples; None for equal weights.
 
     Returns:
         [B].
@@ -180,43 +196,62 @@ def energy_distance(
     samples = probabilities[..., 1:]
     graders = tf.one_hot(labels - 1, num_classes - 1, dtype=samples.dtype)
     if ignore_label is not None:
-        counts = tf.reduce_all(labels != ignore_label, axis=1)  # [B, H, W]
+        counts = labels != ignore_label
+        if grader_mask is not None:
+            counts |= ~grader_mask[..., None, None]
+        counts = tf.reduce_all(counts, axis=1)  # [B, H, W]
         counts = tf.cast(counts, samples.dtype)[:, None, ..., None]
         samples, graders = samples * counts, graders * counts
-    if weights is None:
-        equal = tf.constant(1.0 / samples.shape[1], samples.dtype)
-        weights = tf.fill(tf.shape(samples)[:2], equal)
-    among_graders = tf.reduce_mean(pairwise(graders, graders, epsilon), axis=[1, 2])
-    cross = tf.reduce_mean(pairwise(samples, graders, epsilon), axis=2)  # [B, S]
+    weights = None if grader_mask is None else mask_weights(grader_mask, samples.dtype)
+    cross = _products(samples, graders, epsilon, sample_weights, weights)
+    among_graders = _products(graders, graders, epsilon, weights, weights)
     if overlap == "product":
-        distances = pairwise(samples, samples, epsilon)
-        among_samples = tf.einsum("bs,bst,bt->b", weights, distances, weights)
+        among_samples = _products(
+            samples, samples, epsilon, sample_weights, sample_weights
+        )
     else:
-        among_samples = _minima(samples, weights, epsilon)
-    return 2.0 * tf.reduce_sum(weights * cross, 1) - among_samples - among_graders
+        among_samples = _minima(samples, epsilon, sample_weights)
+    return 2.0 * cross - among_samples - among_graders
 
 
-def pairwise(first: tf.Tensor, second: tf.Tensor, epsilon: float = 1e-3) -> tf.Tensor:
-    """Returns the distances of all pairs, with products as soft intersections.
+def mask_weights(mask: tf.Tensor, dtype: tf.DType = tf.float32) -> tf.Tensor:
+    """Returns weights [B, G] that are equal where the mask holds and sum to one."""
+    mask = tf.cast(mask, dtype)
+    return mask / tf.reduce_sum(mask, axis=1, keepdims=True)
 
-    Args:
-        first: [B, S, H, W, K], probabilities of the foreground classes.
-        second: [B, G, H, W, K], the same.
-        epsilon: a number of pixels. Two maps with far fewer are at distance 0.
 
-    Returns:
-        1 - IoU, averaged over the classes of both maps, [B, S, G].
+def _products(
+    first: tf.Tensor,
+    second: tf.Tensor,
+    epsilon: float,
+    first_weights: tf.Tensor | None = None,
+    second_weights: tf.Tensor | None = None,
+) -> tf.Tensor:
+    """Returns the mean distance [B] of all pairs, with products as intersections.
+
+    The weights [B, N] of the maps sum to one; None stands for equal weights.
     """
     shared = tf.einsum("bshwk,bghwk->bsgk", first, second)
     areas = (tf.reduce_sum(maps, axis=[2, 3]) for maps in (first, second))  # [B, ., K]
     first_areas, second_areas = areas
     together = first_areas[:, :, None] + second_areas[:, None]
-    return _distance(shared, together, epsilon)
+    distances = _distance(shared, together, epsilon)
+    for weights in (first_weights, second_weights):  # Axis 1, and then what is left.
+        if weights is None:
+            distances = tf.reduce_mean(distances, axis=1)
+        else:
+            distances = tf.einsum("bn,bn...->b...", weights, distances)
+    return distances
 
 
-def _minima(samples: tf.Tensor, weights: tf.Tensor, epsilon: float) -> tf.Tensor:
+def _minima(
+    samples: tf.Tensor, epsilon: float, weights: tf.Tensor | None = None
+) -> tf.Tensor:
     """Returns the mean distance [B] of all pairs, with minima as intersections."""
     num_samples = samples.shape[1]
+    if weights is None:
+        equal = tf.constant(1.0 / num_samples, samples.dtype)
+        weights = tf.fill(tf.shape(samples)[:2], equal)
     areas = tf.reduce_sum(samples, axis=[2, 3])  # [B, S, K]
     total = tf.zeros(tf.shape(samples)[:1], samples.dtype)
     # Pairs (i, i + d) for each shift d. The shift n - d gives the pairs of d again.

@@ -12,7 +12,12 @@ import tensorflow_probability as tfp
 from tf_probunet import seeds
 from tf_probunet.config import ModelConfig
 from tf_probunet.models import latent, losses, noise
-from tf_probunet.models.base import Batch, SegmentationModel, grader_maps
+from tf_probunet.models.base import (
+    Batch,
+    SegmentationModel,
+    grader_maps,
+    grader_weights,
+)
 from tf_probunet.models.blocks import Initializers
 from tf_probunet.models.f_comb import FComb
 from tf_probunet.models.latent import GaussianEncoder, Latents, MixtureEncoder
@@ -142,13 +147,15 @@ class ProbUNet(SegmentationModel):
         z = posterior.mean() + posterior.stddev() * drawn  # [B G, L]
         z = tf.reshape(z, [-1, num_graders, self.config.latent_dim])
         logits = self.decode(features, z)  # [B, G, H, W, K]
-        nats = tf.reshape(self.cross_entropy(logits, labels), [-1])
+        weights = grader_weights(batch)
+        settings = {
+            "nats": tf.reshape(self.cross_entropy(logits, labels), [-1]),
+            "beta": kl_weight * self.config.beta,
+            "weights": None if weights is None else tf.reshape(weights, [-1]),
+        }
         prior = latent.repeat(prior, num_graders)
-        beta = kl_weight * self.config.beta
         if not latent.is_mixture(prior):
-            return losses.negative_elbo(
-                nats=nats, posterior=posterior, prior=prior, beta=beta
-            )
+            return losses.negative_elbo(posterior=posterior, prior=prior, **settings)
         shape = [self.config.kl_samples, *tf.unstack(tf.shape(posterior.mean()))]
         drawn = tf.random.stateless_normal(shape, seeds.fold_in(seed, 2))
         kl = losses.monte_carlo_kl(
@@ -156,7 +163,7 @@ class ProbUNet(SegmentationModel):
             prior=prior,
             z=posterior.mean() + posterior.stddev() * drawn,  # [N, B G, L]
         )
-        return losses.summed(nats=nats, kl=kl, beta=beta)
+        return losses.summed(kl=kl, **settings)
 
     def energy_samples(
         self, shared: tuple[tf.Tensor, Latents], seed: tf.Tensor
