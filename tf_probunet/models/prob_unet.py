@@ -12,7 +12,12 @@ import tensorflow_probability as tfp
 from tf_probunet import noise, seeds
 from tf_probunet.config import SAMPLINGS, ModelConfig
 from tf_probunet.models import losses
-from tf_probunet.models.base import Batch, SegmentationModel, grader_maps
+from tf_probunet.models.base import (
+    Batch,
+    SegmentationModel,
+    grader_maps,
+    grader_weights,
+)
 from tf_probunet.models.blocks import Initializers
 from tf_probunet.models.f_comb import FComb
 from tf_probunet.models.latent import GaussianEncoder, gaussian
@@ -139,11 +144,13 @@ class ProbUNet(SegmentationModel):
         z = posterior.mean() + posterior.stddev() * drawn  # [B G, L]
         z = tf.reshape(z, [-1, num_graders, self.config.latent_dim])
         logits = self.decode(features, z)  # [B, G, H, W, K]
+        weights = grader_weights(batch)
         return losses.negative_elbo(
             nats=tf.reshape(self.cross_entropy(logits, labels), [-1]),
             posterior=posterior,
             prior=_repeat(prior, num_graders),
             beta=kl_weight * self.config.beta,
+            weights=None if weights is None else tf.reshape(weights, [-1]),
         )
 
     def energy_samples(
