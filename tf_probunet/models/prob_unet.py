@@ -118,11 +118,17 @@ class ProbUNet(SegmentationModel):
 
     @property
     def learned_variables(self) -> list[tf.Variable]:
-        """All weights, or all but the posterior's if the loss has no ELBO."""
+        """The weights that the configuration lets learn.
+
+        Without an ELBO in the loss, the posterior's weights are not among them.
+        """
+        posterior = self.posterior_net.trainable_variables
+        if self.config.learned == "posterior":
+            return posterior
         if self.config.elbo_weight:
             return self.trainable_variables
-        posterior = {id(v) for v in self.posterior_net.trainable_variables}
-        return [v for v in self.trainable_variables if id(v) not in posterior]
+        left_out = {id(v) for v in posterior}
+        return [v for v in self.trainable_variables if id(v) not in left_out]
 
     def shared(self, image: tf.Tensor) -> tuple[tf.Tensor, tfd.MultivariateNormalDiag]:
         """Returns the features and the prior of the images."""
