@@ -7,6 +7,7 @@ from typing import Union
 import tensorflow as tf
 import tensorflow_probability as tfp
 
+from tf_probunet import noise as noise_lib
 from tf_probunet.config import ModelConfig
 from tf_probunet.models.blocks import Encoder, Initializers
 
@@ -124,15 +125,9 @@ def from_noise(distribution: Latents, noise: tf.Tensor) -> tf.Tensor:
     if not is_mixture(distribution):
         mean, stddev = distribution.mean(), distribution.stddev()
         return mean[:, None] + stddev[:, None] * noise
-    share = 0.5 * tf.math.erfc(-noise[..., -1:] / 2.0**0.5)  # [B, S, 1] in 0..1
-    ends = tf.cumsum(mixture_weights(distribution), axis=-1)[:, None, :-1]
-    chosen = tf.reduce_sum(tf.cast(share >= ends, tf.int32), axis=-1)  # [B, S]
     parts = distribution.components_distribution
-    mean, stddev = (
-        tf.gather(values, chosen, axis=1, batch_dims=1)
-        for values in (parts.mean(), parts.stddev())
-    )
-    return mean + stddev * noise[..., :-1]
+    weights = mixture_weights(distribution)
+    return noise_lib.of_mixture(noise, weights, parts.mean(), parts.stddev())
 
 
 def centre(distribution: Latents) -> tf.Tensor:
