@@ -259,6 +259,12 @@ class ModelConfig(Checked):
         at_least=0,
         at_most=_MAX_CHANNELS,
     )
+    learned: str = field(
+        "all",
+        "which weights learn: all, or those of the posterior net alone, to fit it to a "
+        "model that was trained on the energy distance",
+        choices=("all", "posterior"),
+    )
     initializer: str = field(
         "orthogonal",
         "initialisation of the kernels",
@@ -300,6 +306,19 @@ class ModelConfig(Checked):
         if not self.elbo_weight and not self.energy_weight:
             raise ValueError(
                 "elbo_weight and energy_weight are 0, expected at least one above 0"
+            )
+        if self.learned == "posterior":
+            self._check_posterior_learns()
+
+    def _check_posterior_learns(self) -> None:
+        if not registry.MODELS[self.name].has_latents:
+            raise ValueError(
+                f"learned is 'posterior', expected 'all': {self.name} has no posterior"
+            )
+        if not self.elbo_weight:
+            raise ValueError(
+                "learned is 'posterior' and elbo_weight is 0, expected a weight above "
+                "0: the posterior learns from the evidence lower bound"
             )
 
     @property
@@ -528,6 +547,11 @@ class Config:
         switched = self.data.task == "switched"  # The loss depends on the task too.
         model = dataclasses.replace(self.model, switched=switched)
         object.__setattr__(self, "model", model)
+        if model.segmentation_weight and not switched:
+            raise ValueError(
+                f"segmentation_weight is {model.segmentation_weight}, expected 0: the "
+                f"task is {self.data.task!r}, not 'switched'"
+            )
         divisor = self.model.size_divisor
         pooled = " after the latent pooling" if self.model.latent_pooling > 1 else ""
         for name in ("crop_size", "eval_size"):
