@@ -31,6 +31,14 @@ ON_ENERGY = tuple(
     for golden in GOLDENS
     if golden.name in ("prob_unet", "mixture_prior", "m_heads")
 )
+ON_SWITCHES = tuple(
+    dataclasses.replace(golden, name=f"{golden.name}_switched")
+    for golden in (
+        plain.on_energy(switched=True, num_classes=24, segmentation_weight=0.5)
+        for plain in GOLDENS
+        if plain.name in ("prob_unet", "m_heads")
+    )
+)
 DATASET = {
     "name": "made up",
     "fingerprint": "0",
@@ -251,7 +259,9 @@ def _gradients(golden, devices):
     return terms, changes, model
 
 
-@pytest.mark.parametrize("golden", GOLDENS + ON_ENERGY, ids=lambda golden: golden.name)
+@pytest.mark.parametrize(
+    "golden", GOLDENS + ON_ENERGY + ON_SWITCHES, ids=lambda golden: golden.name
+)
 def test_two_replicas_compute_what_one_does(golden, no_noise):
     one, one_changes, _ = _gradients(golden, tf.distribute.get_strategy())
     two, two_changes, model = _gradients(golden, strategy.mirrored(2))
