@@ -74,6 +74,7 @@ MODELS = {
     "unet": Entry("U-Net", "UNet"),
     "dropout_unet": Entry("Dropout U-Net", "DropoutUNet"),
     "m_heads": Entry("M-Heads", "MHeads"),
+    "ssn": Entry("Stochastic Segmentation Network", "SSN"),
     "image2image_vae": Entry(
         "Image2Image VAE",
         "Image2ImageVAE",
@@ -120,6 +121,7 @@ VARIANTS = {
         )
         for number in (4, 8, 16)
     },
+    "ssn": Variant("Stochastic Segmentation Network", "ssn"),
     "image2image_vae": Variant("Image2Image VAE", "image2image_vae"),
 }
 
