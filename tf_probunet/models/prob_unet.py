@@ -6,6 +6,8 @@ The three ablations of the paper are settings of the same class: `fixed_prior`,
 
 from __future__ import annotations
 
+import math
+
 import tensorflow as tf
 import tensorflow_probability as tfp
 
@@ -70,7 +72,8 @@ class ProbUNet(SegmentationModel):
         """Returns P(z | X) for images [B, H, W, C] (Eq. 1)."""
         if self.prior_net is None:
             mean = tf.zeros([tf.shape(image)[0], self.config.latent_dim])
-            return gaussian(mean, tf.zeros_like(mean))
+            log_stddev = math.log(self.config.prior_stddev)
+            return gaussian(mean, tf.fill(tf.shape(mean), log_stddev))
         return gaussian(*self.prior_net(image))
 
     def posterior(
