@@ -286,3 +286,10 @@ def test_types_of_fields_are_those_of_their_annotations():
 def test_the_switched_task_is_scored_by_another_distance():
     with pytest.raises(ValueError, match="energy_weight is 1.0, expected 0: the task"):
         Config(model=ModelConfig(energy_weight=1.0), data=DataConfig(task="switched"))
+
+
+def test_settings_that_a_model_determines_are_needed_to_build_it():
+    config = ModelConfig(latent_dim=5)
+    assert config.num_latents == 5
+    with pytest.raises(ValueError, match="beta is None, expected a number: models.b"):
+        _ = config.kl_beta

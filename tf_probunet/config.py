@@ -11,7 +11,7 @@ import functools
 import math
 import typing
 from collections.abc import Sequence
-from typing import Any, ClassVar, Optional
+from typing import Any, ClassVar, Optional, TypeVar
 
 from tf_probunet import files
 from tf_probunet.models import registry
@@ -29,6 +29,8 @@ MAX_SAMPLES = 2**12  # Of one image.
 _MAX_CHANNELS = 2**13
 _MAX_INT = 2**31 - 1  # TensorFlow's limit, for integers that have none of their own.
 
+
+_Number = TypeVar("_Number", int, float)
 
 INTS = tuple[int, ...]  # The type of a list of numbers, such as 1,4,8,16.
 
@@ -82,6 +84,7 @@ def field_types(config_class: type) -> dict[str, tuple[type, bool]]:
     return types
 
 
+@dataclasses.dataclass(frozen=True)
 class Checked:
     """Base class of dataclasses that check their fields against types and limits.
 
@@ -93,7 +96,8 @@ class Checked:
     DROPPED: ClassVar[dict[str, Any]] = {}
 
     def __post_init__(self) -> None:
-        types = field_types(type(self))
+        own: type = type(self)
+        types = field_types(own)
         for setting in dataclasses.fields(self):
             value = getattr(self, setting.name)
             expected, may_be_none = types[setting.name]
@@ -275,10 +279,29 @@ class ModelConfig(Checked):
             )
 
     @property
+    def num_latents(self) -> int:
+        """`latent_dim`, which `models.with_defaults` has filled in."""
+        return _filled_in("latent_dim", self.latent_dim)
+
+    @property
+    def kl_beta(self) -> float:
+        """`beta`, which `models.with_defaults` has filled in."""
+        return _filled_in("beta", self.beta)
+
+    @property
     def size_divisor(self) -> int:
         """The height and width of an image must be multiples of this."""
         has_latents = registry.MODELS[self.name].has_latents
         return 2 ** (self.num_scales - 1) * (self.latent_pooling if has_latents else 1)
+
+
+def _filled_in(name: str, value: Optional[_Number]) -> _Number:
+    if value is None:
+        raise ValueError(
+            f"{name} is None, expected a number: models.build and "
+            "models.with_defaults fill in the model's own"
+        )
+    return value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -530,7 +553,7 @@ class Config:
         Raises:
             ValueError: a section is missing, a setting is unknown, or a value is bad.
         """
-        sections = {part.name: type(part.default) for part in dataclasses.fields(cls)}
+        sections: dict[str, type[Checked]] = typing.get_type_hints(cls)
         if set(value) != set(sections):
             raise ValueError(
                 f"{source}: has the sections {sorted(value)}, expected "

@@ -33,7 +33,7 @@ def test_the_model_card_names_data_scores_and_limits(saved_model):
         "`decode`, `features`, `log_likelihood`",
         "Squared energy distance 0.2500",
         "at step 7",
-        "no medical device",
+        "not a medical device",
     ):
         assert text in card
 

@@ -20,7 +20,7 @@ from tf_probunet.predict import sampling as sampling_lib
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-# Where the models lie that come with the package.
+# The directory of the models that come with the package.
 _SAMPLINGS = ("independent", "stratified")
 
 
@@ -270,7 +270,7 @@ class Predictor:
     ) -> np.ndarray:
         """Estimates log p(labels | image) by importance sampling, in nats.
 
-        It is about what the network sees of a frame.
+        The estimate covers what the network sees of a frame.
 
         Args:
             images: one image or a batch.

@@ -24,14 +24,14 @@ MARKDOWN_NAME = "results.md"
 CSV_NAME = "results.csv"
 
 # What every `results.json` holds. There is more, depending on the data.
-_SECTIONS = {
+_SECTIONS: dict[str, list[type]] = {
     "ged": [dict],
     "protocol": [dict],
     "data": [dict],
     "model": [dict],
     "command": [str],
 }
-_FIELDS = {
+_FIELDS: dict[str, dict[str, list[type]]] = {
     "protocol": {"image_size": [list], "statistic": [str], "limit": [int]},
     "data": {
         "name": [str],
@@ -73,7 +73,12 @@ class Samples(NamedTuple):
 
     def first(self, number: int) -> Samples:
         """Returns the first `number` images."""
-        return Samples(*(entries[:number] for entries in self))
+        return Samples(
+            self.keys[:number],
+            self.images[:number],
+            self.graders[:number],
+            self.samples[:number],
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,6 +174,19 @@ class Results:
         elif not isinstance(found, dict):
             found = {"mean": found, "low": None, "high": None}
         _check_interval(f"{name} of {count} samples", found, self.path / RESULTS_NAME)
+        return found
+
+    def required_interval(self, name: str, count: int) -> dict[str, Any]:
+        """Returns the `mean`, `low` and `high` of a metric; see `interval`.
+
+        Raises:
+            ValueError: the results lack the metric.
+        """
+        found = self.interval(name, count)
+        if found is None:
+            raise ValueError(
+                f"{self.path / RESULTS_NAME}: lacks {name} of {count} samples"
+            )
         return found
 
     def samples(self, keys: Sequence[str] = (), number: int = 0) -> Samples:

@@ -218,7 +218,7 @@ class _Evaluation:
                 return f"there are no samples of the split {split!r}"
         return None
 
-    def _score(self, batch: dict[str, np.ndarray], place: int) -> scoring.Arrays:
+    def _score(self, batch: dict[str, Any], place: int) -> scoring.Arrays:
         saved = max(0, min(self._config.save_samples - place, len(batch["keys"])))
         drawn = self._source.draw(
             batch["keys"], batch["image"], self._rules.counts[-1], with_mean=saved > 0
@@ -241,9 +241,7 @@ class _Evaluation:
                 arrays[_SAVED + "mean"] = (steps / _MEAN_STEPS).astype(np.float16)
         return arrays
 
-    def _score_presence(
-        self, batch: dict[str, np.ndarray], place: int
-    ) -> scoring.Arrays:
+    def _score_presence(self, batch: dict[str, Any], place: int) -> scoring.Arrays:
         del place
         count = self._rules.counts[-1]
         drawn = self._source.draw(batch["keys"], batch["image"], count)
@@ -252,7 +250,7 @@ class _Evaluation:
     def _stream(
         self,
         split: str,
-        score: Callable[[dict[str, np.ndarray], int], scoring.Arrays],
+        score: Callable[[dict[str, Any], int], scoring.Arrays],
         what: str,
     ) -> scoring.Arrays:
         """Scores a split in batches, starting where an earlier call stopped."""
@@ -274,9 +272,7 @@ class _Evaluation:
             progress.close()
         return parts.table()
 
-    def _batches(
-        self, split: str, start: int, stop: int
-    ) -> Iterator[dict[str, np.ndarray]]:
+    def _batches(self, split: str, start: int, stop: int) -> Iterator[dict[str, Any]]:
         examples = input_pipeline.evaluation_examples(
             self._info, split, self._data, size=self._data.frame_size
         )
@@ -312,6 +308,7 @@ def _open_source(config: EvaluationConfig, info: records.DatasetInfo) -> Source:
         return sources.SavedModel(config.saved_model, config.seed)
     splits = {config.split, config.validation_split} & set(info.splits)
     data = DataConfig(task=config.task or "plain", eval_size=config.eval_size or 0)
+    assert config.samples_dir is not None  # The configuration has one of the two.
     return sources.SampleFiles(config.samples_dir, info, splits=splits, data=data)
 
 

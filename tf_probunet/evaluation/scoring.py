@@ -114,7 +114,7 @@ def score(
     with checks.naming(keys):
         arrays = _energy(rules, samples, graders)
         arrays.update(_floors(rules, graders, modes, mode_probs))
-        if modes is not None:
+        if modes is not None and mode_probs is not None:
             arrays.update(_exact(rules, samples, modes, mode_probs))
         cross = distance_blocks(samples, graders, labels=rules.labels).cross
         arrays["hungarian_iou"] = np.array([matching.matched_iou(c) for c in cross])
@@ -170,7 +170,7 @@ def _floors(
         return {}
     if rules.statistic == "u":
         return {"floor": np.zeros((len(graders), len(rules.counts)))}
-    if modes is not None:
+    if modes is not None and mode_probs is not None:
         floor = ged.known_floor(
             graders,
             rules.counts,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -146,7 +146,7 @@ def summarise(
     return plain(summary)
 
 
-def resampled(groups: Sequence[str]) -> str:
+def resampled(groups: np.ndarray) -> str:
     """Returns what the bootstrap resamples: "groups", or "images" if groups are few.
 
     Args:
@@ -247,7 +247,7 @@ def _binary(
     validation: Arrays | None,
     cross_fit: bool,
 ) -> dict[str, Any]:
-    summary = {
+    summary: dict[str, Any] = {
         "calibration": {
             name: _reliability(arrays[array]) for name, array in _RELIABILITIES.items()
         },
@@ -270,7 +270,7 @@ def _reliability(sums: np.ndarray) -> dict[str, Any]:
     predicted, observed = total.curve()
     return {
         "ece": total.expected_calibration_error(),
-        "count": total.count,
+        "count": total.number,
         "predicted": predicted,
         "observed": observed,
     }

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import tensorflow as tf
-import tensorflow_probability as tfp
+from tensorflow_probability import distributions as tfd
 
 from tf_probunet.config import ModelConfig
 from tf_probunet.models.blocks import Encoder, Initializers
-
-tfd = tfp.distributions
 
 # Standard deviations stay between exp(-7) and exp(7), so the KL divergence can't
 # overflow in float32.

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import tensorflow as tf
-import tensorflow_probability as tfp
-
-tfd = tfp.distributions
+from tensorflow_probability import distributions as tfd
 
 
 def cross_entropy(

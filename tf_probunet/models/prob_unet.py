@@ -7,7 +7,7 @@ The three ablations of the paper are settings of the same class: `fixed_prior`,
 from __future__ import annotations
 
 import tensorflow as tf
-import tensorflow_probability as tfp
+from tensorflow_probability import distributions as tfd
 
 from tf_probunet import seeds
 from tf_probunet.config import ModelConfig
@@ -17,8 +17,6 @@ from tf_probunet.models.blocks import Initializers
 from tf_probunet.models.f_comb import FComb
 from tf_probunet.models.latent import GaussianEncoder, gaussian
 from tf_probunet.models.unet import UNetCore
-
-tfd = tfp.distributions
 
 # The most activations of f_comb that are held at once (4 MB), unless a single sample of
 # the batch has more. On a CPU, 2 to 16 MB take the same time and 64 MB take longer.
@@ -43,15 +41,15 @@ class ProbUNet(SegmentationModel):
         self.prior_net = (
             None
             if config.fixed_prior
-            else GaussianEncoder(config, config.latent_dim, init, "prior")
+            else GaussianEncoder(config, config.num_latents, init, "prior")
         )
         self.posterior_net = GaussianEncoder(
-            config, config.latent_dim, init, "posterior"
+            config, config.num_latents, init, "posterior"
         )
         self.f_comb = FComb(
             config.base_channels,
             config.num_classes,
-            config.latent_dim if self._late else 0,
+            config.num_latents if self._late else 0,
             init,
         )
 
@@ -63,7 +61,7 @@ class ProbUNet(SegmentationModel):
     def prior(self, image: tf.Tensor) -> tfd.MultivariateNormalDiag:
         """Returns P(z | X) for images [B, H, W, C] (Eq. 1)."""
         if self.prior_net is None:
-            mean = tf.zeros([tf.shape(image)[0], self.config.latent_dim])
+            mean = tf.zeros([tf.shape(image)[0], self.config.num_latents])
             return gaussian(mean, tf.zeros_like(mean))
         return gaussian(*self.prior_net(image))
 
@@ -102,7 +100,7 @@ class ProbUNet(SegmentationModel):
         shape, num_samples = tf.shape(features), tf.shape(z)[1]
         planes = tf.broadcast_to(
             z[:, :, None, None, :],
-            [shape[0], num_samples, shape[1], shape[2], self.config.latent_dim],
+            [shape[0], num_samples, shape[1], shape[2], self.config.num_latents],
         )
         images = tf.repeat(features[:, None], num_samples, axis=1)
         inputs = tf.concat([images, planes], axis=-1)  # [B, S, H, W, C + L]
@@ -136,13 +134,13 @@ class ProbUNet(SegmentationModel):
         posterior = self._posteriors(batch["image"], labels)
         drawn = tf.random.stateless_normal(tf.shape(posterior.mean()), seed)
         z = posterior.mean() + posterior.stddev() * drawn  # [B G, L]
-        z = tf.reshape(z, [-1, num_graders, self.config.latent_dim])
+        z = tf.reshape(z, [-1, num_graders, self.config.num_latents])
         logits = self.decode(features, z)  # [B, G, H, W, K]
         return losses.negative_elbo(
             nats=tf.reshape(self.cross_entropy(logits, labels), [-1]),
             posterior=posterior,
             prior=_repeat(prior, num_graders),
-            beta=kl_weight * self.config.beta,
+            beta=kl_weight * self.config.kl_beta,
         )
 
     def energy_samples(
@@ -154,7 +152,7 @@ class ProbUNet(SegmentationModel):
         z = noise.NOISES[config.energy_noise](
             seeds.per_image(seed, tf.shape(mean)[0]),
             config.energy_samples,
-            config.latent_dim,
+            config.num_latents,
         )
         return self.decode(features, mean[:, None] + prior.stddev()[:, None] * z)
 
@@ -184,7 +182,7 @@ class ProbUNet(SegmentationModel):
         z = noise.independent(
             seeds.per_image(seed, tf.shape(mean)[0]),
             num_samples,
-            self.config.latent_dim,
+            self.config.num_latents,
         )
         return mean[:, None] + stddev[:, None] * z
 
