@@ -58,6 +58,13 @@ class EvaluationConfig(Checked):
     limit: int = field(
         0, "score at most this many images of each split; 0 for all", at_least=0
     )
+    offset_px: int = field(
+        0,
+        "move each image and its labels by this many pixels, in a random direction, to "
+        "see how much a model that sees only the middle depends on the lesion's place",
+        at_least=0,
+        at_most=MAX_SIDE,
+    )
     overwrite: bool = field(False, "replace the results in --out_dir")
     task: Optional[str] = field(
         None,

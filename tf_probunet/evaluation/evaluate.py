@@ -20,6 +20,7 @@ from tf_probunet.evaluation import scoring, sources, tables
 from tf_probunet.evaluation import summary as summary_lib
 from tf_probunet.evaluation.config import EvaluationConfig
 from tf_probunet.evaluation.parts import Parts
+from tf_probunet.hashing import salted_hash
 from tf_probunet.progress import Progress
 
 # Increased when the per-image arrays change, so that older parts are not used.
@@ -82,6 +83,7 @@ class _Evaluation:
         self._notes = self._source.check(self._info)
         self._rules = self._make_rules()
         self._data = self._source.data
+        self._check_offset()
 
     def score_split(self) -> scoring.Arrays:
         """Returns the per-image values of the split."""
@@ -172,9 +174,19 @@ class _Evaluation:
             ignore_label=spec.ignore_label,
         )
 
+    def _check_offset(self) -> None:
+        """Refuses an offset at which the model would see across the frame's border."""
+        offset, data = self._config.offset_px, self._data
+        margin = (data.frame_size - data.eval_size) // 2
+        if offset > margin:
+            raise ValueError(
+                f"offset_px is {offset}, expected at most {margin}: the model sees "
+                f"{data.eval_size} of the {data.frame_size} pixels that are scored"
+            )
+
     def _protocol(self, resampled: str) -> dict[str, Any]:
         rules, spec = self._rules, self._info.spec
-        size = self._data.frame_size
+        size, offset = self._data.frame_size, self._config.offset_px
         return {
             "metric": "squared generalised energy distance with d = 1 - IoU",
             "task": self._data.task,
@@ -188,6 +200,7 @@ class _Evaluation:
             "floor": self._floor_kind(),
             "pixels": "hard labels of the samples, the largest number of them",
             "limit": self._config.limit,
+            **({"offset_px": offset} if offset else {}),
             "validation_split": self._config.validation_split,
             "intervals": {
                 "confidence": summary_lib.CONFIDENCE,
@@ -283,6 +296,8 @@ class _Evaluation:
                 batch["groups"] = [group.decode() for group in batch.pop("group")]
                 for name in {"labels", "modes"} & set(batch):
                     batch[name] = batch[name].astype(np.uint8)
+                if self._config.offset_px:
+                    _move(batch, self._config.offset_px)
                 yield batch
 
     def _parts_dir(self, split: str, what: str) -> pathlib.Path:
@@ -299,8 +314,25 @@ class _Evaluation:
             "rules": dataclasses.asdict(self._rules),
             "save_samples": self._config.save_samples,
             "limit": self._config.limit,
+            "offset_px": self._config.offset_px,
         }
         return resume.parts_dir(self._config.out_dir, settings)
+
+
+def _move(batch: dict[str, np.ndarray], distance: int) -> None:
+    """Moves images and labels around the frame, in a direction drawn from the key.
+
+    What leaves the frame on one side enters it on the other, so the overlap of any two
+    masks stays as it is.
+    """
+    angles = [salted_hash(key, "direction of the offset") for key in batch["keys"]]
+    angles = 2.0 * np.pi * np.array(angles, np.float64) / 2**64
+    moves = np.rint(distance * np.stack([np.sin(angles), np.cos(angles)], axis=1))
+    row_axes = {"image": 0, "labels": 1, "modes": 1}  # Of a single image.
+    for name in row_axes.keys() & batch.keys():
+        axes = (row_axes[name], row_axes[name] + 1)
+        moved = [np.roll(x, m, axes) for x, m in zip(batch[name], moves.astype(int))]
+        batch[name] = np.stack(moved)
 
 
 def _open_source(config: EvaluationConfig, info: records.DatasetInfo) -> Source:
