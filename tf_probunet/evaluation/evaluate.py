@@ -319,14 +319,14 @@ class _Evaluation:
         return resume.parts_dir(self._config.out_dir, settings)
 
 
-def _move(batch: dict[str, np.ndarray], distance: int) -> None:
+def _move(batch: dict[str, Any], distance: int) -> None:
     """Moves images and labels around the frame, in a direction drawn from the key.
 
     What leaves the frame on one side enters it on the other, so the overlap of any two
     masks stays as it is.
     """
-    angles = [salted_hash(key, "direction of the offset") for key in batch["keys"]]
-    angles = 2.0 * np.pi * np.array(angles, np.float64) / 2**64
+    hashes = [salted_hash(key, "direction of the offset") for key in batch["keys"]]
+    angles = 2.0 * np.pi * np.array(hashes, np.float64) / 2**64
     moves = np.rint(distance * np.stack([np.sin(angles), np.cos(angles)], axis=1))
     row_axes = {"image": 0, "labels": 1, "modes": 1}  # Of a single image.
     for name in row_axes.keys() & batch.keys():
