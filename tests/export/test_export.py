@@ -117,7 +117,7 @@ def test_scores_of_other_weights_are_refused(results, phantom_dir, tmp_path):
     "edit, message",
     [
         (lambda r: r["model"].update(fingerprint="0" * 16), "is another one now"),
-        (lambda r: r["model"].update(path="nowhere"), "is no SavedModel"),
+        (lambda r: r["model"].update(path="nowhere"), "is not a SavedModel"),
         (lambda r: r["model"].update(source="samples_dir"), "expected 'saved_model'"),
         (lambda r: r.pop("ged"), "lacks ged"),
         (lambda r: r.update(ged={}), "ged is {}, expected one for each number"),

@@ -344,7 +344,7 @@ def _scores_of(model: SegmentationModel, results: files.Path) -> dict[str, Any]:
     if not scored.exists:
         raise FileNotFoundError(
             f"{results}: holds the scores of {scored.path}, which is not a SavedModel "
-            "(any more), which is needed to compare the weights"
+            "(any more); it is needed to compare the weights"
         )
     if described["fingerprint"] not in scored.scored_fingerprints():
         raise ValueError(
