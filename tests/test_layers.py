@@ -48,6 +48,7 @@ _READ_SAVED_MODELS = {
 # Tables of names that every part may read, and the metrics: rooms inside of rooms.
 _PARTS = {
     f"{_PACKAGE}.dataset.cityscapes_labels": "labels",
+    f"{_PACKAGE}.dataset.lesion_keys": "labels",
     f"{_PACKAGE}.dataset.task": "labels",
     f"{_PACKAGE}.models.registry": "labels",
     f"{_PACKAGE}.artifacts.results_dir": "results",

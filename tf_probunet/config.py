@@ -235,6 +235,12 @@ class ModelConfig(Checked):
         "their probabilities, or of the smaller one (min), which gives crisper samples",
         choices=("product", "min"),
     )
+    learned: str = field(
+        "all",
+        "which weights learn: all, or those of the posterior net alone, to fit it to a "
+        "model that was trained on the energy distance",
+        choices=("all", "posterior"),
+    )
     initializer: str = field(
         "orthogonal",
         "initialisation of the kernels",
@@ -276,6 +282,19 @@ class ModelConfig(Checked):
         if not self.elbo_weight and not self.energy_weight:
             raise ValueError(
                 "elbo_weight and energy_weight are 0, expected at least one above 0"
+            )
+        if self.learned == "posterior":
+            self._check_posterior_learns()
+
+    def _check_posterior_learns(self) -> None:
+        if not registry.MODELS[self.name].has_latents:
+            raise ValueError(
+                f"learned is 'posterior', expected 'all': {self.name} has no posterior"
+            )
+        if not self.elbo_weight:
+            raise ValueError(
+                "learned is 'posterior' and elbo_weight is 0, expected a weight above "
+                "0: the posterior learns from the evidence lower bound"
             )
 
     @property

@@ -161,7 +161,10 @@ class _KerasHabits(SegmentationModel):
         labels = tf.convert_to_tensor(labels)
         if labels.shape.rank == 4 and labels.shape[-1] == 1 != image.shape[2]:
             labels = labels[..., 0]  # Masks with an axis for one channel.
-        return {"image": image, "labels": tf.cast(labels, tf.int32)}
+        batch = {"image": image, "labels": tf.cast(labels, tf.int32)}
+        if isinstance(data, dict) and "grader_mask" in data:
+            batch["grader_mask"] = tf.cast(data["grader_mask"], tf.bool)
+        return batch
 
     def _images(self, image: Any) -> tf.Tensor:
         image = tf.convert_to_tensor(image)

@@ -19,7 +19,8 @@ from tf_probunet.models.weight_average import WeightAverage
 lane.require_keras_2(tf.keras)
 
 # `image` [B, H, W, C] float32 in 0..1 and `labels` [B, H, W] int32, or [B, G, H, W]
-# with the label maps of several graders.
+# with the label maps of several graders. If images have different numbers of graders,
+# `grader_mask` [B, G] bool says which of the G maps are a grader's; the rest only pad.
 Batch = dict[str, tf.Tensor]
 
 _TEST_SEED = 2**40  # No training step has this number.
@@ -86,6 +87,7 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
                 labels=grader_maps(batch),
                 ignore_label=config.ignore_label,
                 overlap=config.energy_overlap,
+                grader_mask=batch.get("grader_mask"),
             )
             terms["energy_distance"] = tf.reduce_mean(distances)
             terms["loss"] += config.energy_weight * terms["energy_distance"]
@@ -107,7 +109,8 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
 
         Args:
             shared: what `shared` returned for the images of the batch.
-            batch: images and labels.
+            batch: images and labels. `grader_maps` gives all label maps, and
+                `grader_weights` or `grader_mean` leave out those that pad the batch.
             seed: int32[2].
             kl_weight: another factor of the KL divergence besides beta.
 
@@ -356,6 +359,29 @@ def grader_maps(batch: Batch) -> tf.Tensor:
     """Returns the labels with an axis for the graders: [B, G, H, W]."""
     labels = batch["labels"]
     return labels[:, None] if labels.shape.rank == 3 else labels
+
+
+def grader_weights(batch: Batch) -> tf.Tensor | None:
+    """Returns the weight of each label map in a mean over the batch: [B, G].
+
+    Every image counts the same, and so does each grader of an image. The weights sum to
+    one. They are None, which stands for equal ones, if the batch is not padded.
+    """
+    if "grader_mask" not in batch:
+        return None
+    weights = losses.mask_weights(batch["grader_mask"])
+    return weights / tf.cast(tf.shape(weights)[0], weights.dtype)
+
+
+def grader_mean(values: tf.Tensor, batch: Batch) -> tf.Tensor:
+    """Averages values [B, G] of label maps over the graders and the images.
+
+    Maps that only pad the batch do not count.
+    """
+    weights = grader_weights(batch)
+    if weights is None:
+        return tf.reduce_mean(values)
+    return tf.reduce_sum(tf.cast(weights, values.dtype) * values)
 
 
 def not_finite(value: tf.Tensor) -> tf.Tensor:

@@ -12,7 +12,12 @@ from tensorflow_probability import distributions as tfd
 from tf_probunet import seeds
 from tf_probunet.config import ModelConfig
 from tf_probunet.models import losses, noise
-from tf_probunet.models.base import Batch, SegmentationModel, grader_maps
+from tf_probunet.models.base import (
+    Batch,
+    SegmentationModel,
+    grader_maps,
+    grader_weights,
+)
 from tf_probunet.models.blocks import Initializers
 from tf_probunet.models.f_comb import FComb
 from tf_probunet.models.latent import GaussianEncoder, gaussian
@@ -110,11 +115,17 @@ class ProbUNet(SegmentationModel):
 
     @property
     def learned_variables(self) -> list[tf.Variable]:
-        """All weights, or all but the posterior's if the loss has no ELBO."""
+        """The weights that the configuration lets learn.
+
+        Without an ELBO in the loss, the posterior's weights are not among them.
+        """
+        posterior = self.posterior_net.trainable_variables
+        if self.config.learned == "posterior":
+            return posterior
         if self.config.elbo_weight:
             return self.trainable_variables
-        posterior = {id(v) for v in self.posterior_net.trainable_variables}
-        return [v for v in self.trainable_variables if id(v) not in posterior]
+        left_out = {id(v) for v in posterior}
+        return [v for v in self.trainable_variables if id(v) not in left_out]
 
     def shared(self, image: tf.Tensor) -> tuple[tf.Tensor, tfd.MultivariateNormalDiag]:
         """Returns the features and the prior of the images."""
@@ -136,11 +147,13 @@ class ProbUNet(SegmentationModel):
         z = posterior.mean() + posterior.stddev() * drawn  # [B G, L]
         z = tf.reshape(z, [-1, num_graders, self.config.num_latents])
         logits = self.decode(features, z)  # [B, G, H, W, K]
+        weights = grader_weights(batch)
         return losses.negative_elbo(
             nats=tf.reshape(self.cross_entropy(logits, labels), [-1]),
             posterior=posterior,
             prior=_repeat(prior, num_graders),
             beta=kl_weight * self.config.kl_beta,
+            weights=None if weights is None else tf.reshape(weights, [-1]),
         )
 
     def energy_samples(
