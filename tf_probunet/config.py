@@ -17,6 +17,8 @@ from tf_probunet import files
 from tf_probunet.models import registry
 
 TASKS = ("plain", "switched")
+# How the samples of an image are drawn; see docs/evaluation.md.
+SAMPLINGS = ("independent", "stratified")
 # The pixel size that is assumed for LIDC-IDRI slices that keep the size of their scan,
 # which is between 0.46 and 0.98 mm.
 NATIVE_LIDC_MM = 0.7
@@ -227,7 +229,7 @@ class ModelConfig(Checked):
         "stratified",
         "prob_unet, image2image_vae: spread the latents of these samples over the "
         "prior, or draw them independently",
-        choices=("stratified", "independent"),
+        choices=SAMPLINGS,
     )
     energy_overlap: str = field(
         "product",

@@ -68,7 +68,13 @@ class _KerasHabits(SegmentationModel):
                 )
         super().compile(optimizer, *args, **kwargs)
 
-    def sample(self, image: Any, num_samples: Any = 16, seed: Any = 0) -> tf.Tensor:
+    def sample(
+        self,
+        image: Any,
+        num_samples: Any = 16,
+        seed: Any = 0,
+        sampling: str = "independent",
+    ) -> tf.Tensor:
         """Draws segmentations.
 
         Args:
@@ -76,12 +82,20 @@ class _KerasHabits(SegmentationModel):
                 in 0..1.
             num_samples: S, for each image.
             seed: a whole number; or int32[2], or int32[B, 2] with one for each image.
+            sampling: "independent", or "stratified" for a model with latents.
 
         Returns:
             Logits, [B, S, H, W, K] float32. Their argmax is the label maps.
         """
+        if sampling not in self.samplings:
+            raise ValueError(
+                f"sampling is {sampling!r}, expected one of "
+                f"{', '.join(self.samplings)} for {self.name}"
+            )
+        # Models with independent samples only do not take the argument.
+        way = {} if sampling == "independent" else {"sampling": sampling}
         model: Any = super()  # One of the models, whose `sample` is not abstract.
-        return model.sample(self._images(image), num_samples, _seed(seed))
+        return model.sample(self._images(image), num_samples, _seed(seed), **way)
 
     def objective(
         self, batch: Any, seed: Any = 0, kl_weight: Any = 1.0

@@ -9,9 +9,9 @@ from __future__ import annotations
 import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 
-from tf_probunet import seeds
-from tf_probunet.config import ModelConfig
-from tf_probunet.models import losses, noise
+from tf_probunet import noise, seeds
+from tf_probunet.config import SAMPLINGS, ModelConfig
+from tf_probunet.models import losses
 from tf_probunet.models.base import (
     Batch,
     SegmentationModel,
@@ -37,6 +37,7 @@ class ProbUNet(SegmentationModel):
     """
 
     is_stochastic = True
+    samplings = SAMPLINGS
 
     def __init__(self, config: ModelConfig, seed: int = 0):
         super().__init__(config, seed)
@@ -178,10 +179,17 @@ class ProbUNet(SegmentationModel):
         )
 
     def sample(
-        self, image: tf.Tensor, num_samples: int | tf.Tensor, seed: tf.Tensor
+        self,
+        image: tf.Tensor,
+        num_samples: int | tf.Tensor,
+        seed: tf.Tensor,
+        sampling: str = "independent",
     ) -> tf.Tensor:
-        """Draws latents from the prior and decodes them: [B, S, H, W, K] logits."""
-        z = self.sample_latents(self.prior(image), num_samples, seed)
+        """Draws latents from the prior and decodes them: [B, S, H, W, K] logits.
+
+        `sampling` is one of `samplings`; see `noise.draw`.
+        """
+        z = self.sample_latents(self.prior(image), num_samples, seed, sampling)
         return self.decode_in_chunks(self.features(image), z)
 
     def sample_latents(
@@ -189,10 +197,12 @@ class ProbUNet(SegmentationModel):
         distribution: tfd.MultivariateNormalDiag,
         num_samples: int | tf.Tensor,
         seed: tf.Tensor,
+        sampling: str = "independent",
     ) -> tf.Tensor:
         """Draws latents [B, S, L]; `seed` is int32[2] or int32[B, 2]."""
         mean, stddev = distribution.mean(), distribution.stddev()
-        z = noise.independent(
+        z = noise.draw(
+            sampling,
             seeds.per_image(seed, tf.shape(mean)[0]),
             num_samples,
             self.config.num_latents,
