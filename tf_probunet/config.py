@@ -175,6 +175,7 @@ class ModelConfig(Checked):
     ignore_label: Optional[int] = field(
         None, "label of pixels that are not scored", at_least=0, at_most=255
     )
+    switched: bool = field(False, "whether the classes are those of the switched task")
     base_channels: int = field(
         32,
         "channels at the finest scale; they double at each down-sampling",
@@ -236,6 +237,33 @@ class ModelConfig(Checked):
         "soft intersection of two samples: the sum over pixels of the product of "
         "their probabilities, or of the smaller one (min), which gives crisper samples",
         choices=("product", "min"),
+    )
+    energy_epsilon: float = field(
+        1e-3,
+        "number of pixels: for the energy distance, a class with far fewer is absent. "
+        "A larger number lets soft samples get rid of a class bit by bit",
+        at_least=1e-6,
+    )
+    segmentation_weight: float = field(
+        0.0,
+        "switched task: weight of the cross-entropy of the samples for the energy "
+        "distance, with every new class counted as its old one; 0 to leave it out",
+        at_least=0,
+    )
+    class_balance: float = field(
+        0.0,
+        "weigh each pixel in the cross-entropy by the frequency of its class in the "
+        "batch to the power of minus this number; 0 for equal weights, 1 for equal "
+        "weights of all classes",
+        at_least=0,
+        at_most=1,
+    )
+    comb_channels: int = field(
+        0,
+        "prob_unet, image2image_vae: channels of the convolutions that join features "
+        "and latent; 0 for base_channels",
+        at_least=0,
+        at_most=_MAX_CHANNELS,
     )
     learned: str = field(
         "all",
@@ -541,6 +569,14 @@ class Config:
     training: TrainingConfig = TrainingConfig()
 
     def __post_init__(self) -> None:
+        switched = self.data.task == "switched"  # The loss depends on the task too.
+        model = dataclasses.replace(self.model, switched=switched)
+        object.__setattr__(self, "model", model)
+        if model.segmentation_weight and not switched:
+            raise ValueError(
+                f"segmentation_weight is {model.segmentation_weight}, expected 0: the "
+                f"task is {self.data.task!r}, not 'switched'"
+            )
         divisor = self.model.size_divisor
         pooled = " after the latent pooling" if self.model.latent_pooling > 1 else ""
         for name in ("crop_size", "eval_size"):
@@ -550,11 +586,6 @@ class Config:
                     f"{name} is {size}, expected a multiple of {divisor} for "
                     f"{self.model.num_scales} scales{pooled}"
                 )
-        if self.data.task == "switched" and self.model.energy_weight:
-            raise ValueError(
-                f"energy_weight is {self.model.energy_weight}, expected 0: the task "
-                f"'switched' is scored by another distance"
-            )
 
     def to_json(self) -> dict[str, Any]:
         """Returns the configuration as a JSON object."""

@@ -267,6 +267,9 @@ class _Origin:
     def config(self) -> Config:
         return Config(model=self.network, data=DataConfig(crop_size=0, eval_size=0))
 
+    def history(self) -> list[dict[str, Any]]:
+        return []
+
     def dataset(self) -> dict[str, Any]:
         return {
             "name": "arrays",

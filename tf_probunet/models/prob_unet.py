@@ -53,7 +53,7 @@ class ProbUNet(SegmentationModel):
             config, config.num_latents, init, "posterior"
         )
         self.f_comb = FComb(
-            config.base_channels,
+            config.comb_channels or config.base_channels,
             config.num_classes,
             config.num_latents if self._late else 0,
             init,
@@ -243,7 +243,9 @@ class ProbUNet(SegmentationModel):
         targets = tf.repeat(labels[:, None], num_samples, axis=1)
         z_first = tf.transpose(z, [1, 0, 2])  # [N, B, L]: the batch of tfp is [B].
         return losses.importance_log_likelihood(
-            log_p_y=-self.cross_entropy(logits, targets),
+            log_p_y=-losses.cross_entropy(
+                logits=logits, labels=targets, ignore_label=self.config.ignore_label
+            ),
             log_p_z=tf.transpose(prior.log_prob(z_first)),
             log_q_z=tf.transpose(posterior.log_prob(z_first)),
         )
