@@ -98,9 +98,9 @@ def evaluation_examples(
         size: size of the central crop; 0 for the whole image, None for `eval_size`.
 
     Returns:
-        Examples of `key`, `group`, `image` [h, w, C] float32 in 0..1 and `labels`
-        [G, h, w] int32, and `modes` [M, h, w] and `mode_probs` [M] where the data set
-        knows them.
+        Examples of `key`, `group`, `image` [h, w, C] float32 in 0..1, `spacing_mm` [2]
+        (NaN where unknown) and `labels` [G, h, w] int32, and `modes` [M, h, w] and
+        `mode_probs` [M] where the data set knows them.
     """
     spec = info.spec
     size = config.eval_size if size is None else size
@@ -112,6 +112,7 @@ def evaluation_examples(
             "key": parsed["key"],
             "group": parsed["group"],
             "image": central_crop(image[None], size)[0],
+            "spacing_mm": parsed["spacing_mm"],
         }
         for name in ("labels", "modes"):
             if name in parsed:

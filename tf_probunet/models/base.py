@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from tf_probunet import lane, seeds
-from tf_probunet.config import ModelConfig
+from tf_probunet.config import SAMPLINGS, ModelConfig
 from tf_probunet.models import losses
 from tf_probunet.models.f_comb import FComb
 from tf_probunet.models.weight_average import WeightAverage
@@ -37,6 +37,8 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         seed: the seed of everything random in training.
         is_stochastic: whether the samples depend on the seed.
         max_samples: the number of different samples, or None if there is no limit.
+        samplings: the ways of drawing that `sample` knows. A model that has more than
+            the first takes their name as its argument `sampling`.
         bad_step: the first step with a term that was not finite, or -1.
         bad_terms: [T], 1 for each of `term_names` that was not finite in that step.
         stop_asked: set to 1 by a worker that wants to end the run.
@@ -45,6 +47,7 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
 
     is_stochastic = False
     max_samples: int | None = None
+    samplings: tuple[str, ...] = SAMPLINGS[:1]
 
     def __init__(self, config: ModelConfig, seed: int = 0, name: str | None = None):
         super().__init__(name=name or config.name)
@@ -80,18 +83,42 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         if config.elbo_weight:
             terms = self.fit_terms(shared, batch, seed, kl_weight)
             terms["loss"] *= config.elbo_weight
-        if config.energy_weight:
+        segments = config.switched and config.segmentation_weight > 0
+        if config.energy_weight or segments:
             logits = self.energy_samples(shared, seeds.fold_in(seed, 1))
-            distances = losses.energy_distance(
-                probabilities=tf.nn.softmax(logits),
-                labels=grader_maps(batch),
-                ignore_label=config.ignore_label,
-                overlap=config.energy_overlap,
-                grader_mask=batch.get("grader_mask"),
-            )
-            terms["energy_distance"] = tf.reduce_mean(distances)
+        if config.energy_weight:
+            terms["energy_distance"] = self._energy_distance(logits, batch)
             terms["loss"] += config.energy_weight * terms["energy_distance"]
+        if segments:
+            terms["segmentation"] = self._segmentation(logits, batch)
+            terms["loss"] += config.segmentation_weight * terms["segmentation"]
         return terms
+
+    def _energy_distance(self, logits: tf.Tensor, batch: Batch) -> tf.Tensor:
+        """Returns the mean energy distance of samples [B, S, H, W, K]."""
+        config, labels = self.config, grader_maps(batch)
+        settings = {
+            "probabilities": tf.nn.softmax(logits),
+            "ignore_label": config.ignore_label,
+            "epsilon": config.energy_epsilon,
+            "overlap": config.energy_overlap,
+        }
+        if config.switched:  # All draws of the flips have the same 32 modes.
+            distances = losses.switched_energy_distance(labels=labels[:, 0], **settings)
+        else:
+            distances = losses.energy_distance(
+                labels=labels, grader_mask=batch.get("grader_mask"), **settings
+            )
+        return tf.reduce_mean(distances)
+
+    def _segmentation(self, logits: tf.Tensor, batch: Batch) -> tf.Tensor:
+        """Returns the mean cross-entropy of samples [B, S, H, W, K] before flips."""
+        labels = losses.unswitched(grader_maps(batch)[:, :1])
+        nats = self.cross_entropy(
+            losses.unswitched_logits(logits),
+            tf.repeat(labels, logits.shape[1], axis=1),
+        )
+        return tf.reduce_mean(nats)
 
     def shared(self, image: tf.Tensor) -> Any:
         """Computes what all segmentations of an image have in common, once per step."""
@@ -236,9 +263,12 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         )
 
     def cross_entropy(self, logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-        """Sums the cross-entropy of logits [..., H, W, K] over the pixels: [...]."""
+        """Sums the weighted cross-entropy of logits [..., H, W, K]: [...]."""
         return losses.cross_entropy(
-            logits=logits, labels=labels, ignore_label=self.config.ignore_label
+            logits=logits,
+            labels=labels,
+            ignore_label=self.config.ignore_label,
+            class_balance=self.config.class_balance,
         )
 
     @property

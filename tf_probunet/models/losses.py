@@ -5,11 +5,17 @@ from __future__ import annotations
 import tensorflow as tf
 import tensorflow_probability as tfp
 
+from tf_probunet.dataset import cityscapes_labels
+
 tfd = tfp.distributions
 
 
 def cross_entropy(
-    *, logits: tf.Tensor, labels: tf.Tensor, ignore_label: int | None = None
+    *,
+    logits: tf.Tensor,
+    labels: tf.Tensor,
+    ignore_label: int | None = None,
+    class_balance: float = 0.0,
 ) -> tf.Tensor:
     """Returns -log P_c(Y | S), summed over pixels (the first term of Eq. 4).
 
@@ -17,6 +23,8 @@ def cross_entropy(
         logits: [..., H, W, K] float32.
         labels: [..., H, W] int32.
         ignore_label: pixels with this label do not count.
+        class_balance: weigh a pixel by n^-class_balance, where n is how many of all
+            these pixels have its label. The mean weight is 1.
 
     Returns:
         [...], in nats per image.
@@ -24,9 +32,21 @@ def cross_entropy(
     if ignore_label is not None:
         counts = tf.cast(labels != ignore_label, logits.dtype)
         labels = tf.where(labels == ignore_label, 0, labels)
+    else:
+        counts = tf.ones_like(labels, logits.dtype)
     nats = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
-    if ignore_label is not None:
-        nats *= counts
+    if class_balance:
+        frequencies = tf.math.bincount(
+            tf.reshape(labels, [-1]),
+            weights=tf.reshape(counts, [-1]),
+            minlength=logits.shape[-1],
+        )  # [K]
+        weights = tf.maximum(frequencies, 1.0) ** -class_balance
+        weights *= tf.reduce_sum(counts) / tf.maximum(
+            tf.reduce_sum(weights * frequencies), 1.0
+        )
+        counts *= tf.gather(weights, labels)
+    nats *= counts
     return tf.reduce_sum(nats, axis=[-2, -1])
 
 
@@ -170,10 +190,7 @@ def energy_distance(
     weights = None if grader_mask is None else mask_weights(grader_mask, samples.dtype)
     cross = _products(samples, graders, epsilon, None, weights)
     among_graders = _products(graders, graders, epsilon, weights, weights)
-    if overlap == "product":
-        among_samples = _products(samples, samples, epsilon)
-    else:
-        among_samples = _minima(samples, epsilon)
+    among_samples = _among_samples(samples, epsilon, overlap)
     return 2.0 * cross - among_samples - among_graders
 
 
@@ -181,6 +198,96 @@ def mask_weights(mask: tf.Tensor, dtype: tf.DType = tf.float32) -> tf.Tensor:
     """Returns weights [B, G] that are equal where the mask holds and sum to one."""
     mask = tf.cast(mask, dtype)
     return mask / tf.reduce_sum(mask, axis=1, keepdims=True)
+
+
+def switched_energy_distance(
+    *,
+    probabilities: tf.Tensor,
+    labels: tf.Tensor,
+    ignore_label: int | None = None,
+    epsilon: float = 1e-3,
+    overlap: str = "product",
+) -> tf.Tensor:
+    """Returns the squared energy distance between soft samples and the 32 modes.
+
+    This is `energy_distance` for the switched task of Cityscapes: the graders are the
+    32 modes with their probabilities, and the classes are the ten that a switch
+    connects. A mode moves whole classes, so the distances of a sample to all modes
+    follow from soft pixel counts per pair of classes. No mode is drawn. Where all
+    probabilities are 0 or 1, this is `evaluation.metrics.switched_modes`'
+    `energy_distance`, up to `epsilon`.
+
+    Args:
+        probabilities: [B, S, H, W, 24], those of the samples.
+        labels: [B, H, W] int32, before or after the flips.
+        ignore_label: pixels with this label do not count.
+        epsilon: a number of pixels. A class with far fewer counts as absent.
+        overlap: as in `energy_distance`.
+
+    Returns:
+        [B].
+    """
+    dtype = probabilities.dtype
+    switches = cityscapes_labels.SWITCHES
+    old = [switch.class_id for switch in switches]
+    new = [switch.new_class_id for switch in switches]
+    samples = tf.gather(probabilities, old + new, axis=-1)  # [B, S, H, W, 10]
+    if ignore_label is not None:
+        counts = tf.cast(labels != ignore_label, dtype)
+        samples *= counts[:, None, ..., None]
+    truth = tf.cast(unswitched(labels)[..., None] == old + old, dtype)  # [B, H, W, 10]
+    sizes = tf.reduce_sum(truth, axis=[1, 2])[:, None]  # [B, 1, 10]
+    areas = tf.reduce_sum(samples, axis=[2, 3])  # [B, S, 10]
+    hits = tf.reduce_sum(samples * truth[:, None], axis=[2, 3])  # [B, S, 10]
+
+    bits = tf.constant(cityscapes_labels.MODE_BITS, dtype)  # [32, 5]
+    chosen = tf.concat([1.0 - bits, bits], axis=-1)  # [32, 10], the mode's classes
+    cross = _distance(
+        hits[:, :, None] * chosen,
+        areas[:, :, None] + sizes[:, None] * chosen,
+        epsilon,
+    )  # [B, S, 32]
+    among_modes = _distance(
+        sizes[:, None] * (chosen[:, None] * chosen),
+        sizes[:, None] * (chosen[:, None] + chosen),
+        epsilon,
+    )  # [B, 32, 32]
+    weights = tf.constant(cityscapes_labels.MODE_PROBABILITIES, dtype)
+    cross = tf.einsum("bsm,m->b", cross, weights) / tf.cast(tf.shape(areas)[1], dtype)
+    spread = tf.einsum("bmn,m,n->b", among_modes, weights, weights)
+    return 2.0 * cross - _among_samples(samples, epsilon, overlap) - spread
+
+
+def unswitched(labels: tf.Tensor) -> tf.Tensor:
+    """Returns label maps of the switched task before the flips."""
+    for switch in cityscapes_labels.SWITCHES:
+        labels = tf.where(labels == switch.new_class_id, switch.class_id, labels)
+    return labels
+
+
+def unswitched_logits(logits: tf.Tensor) -> tf.Tensor:
+    """Returns logits [..., 19] that count each new class of a switch as its old one.
+
+    Args:
+        logits: [..., 24]. The probability of an old class is that of both classes.
+    """
+    num_classes = cityscapes_labels.NUM_TRAIN_CLASSES
+    old, new = logits[..., :num_classes], logits[..., num_classes:]
+    # One row per new class. Where there is none, softplus(-inf) adds nothing.
+    places = [switch.class_id for switch in cityscapes_labels.SWITCHES]
+    partner = [
+        places.index(c) if c in places else len(places) for c in range(num_classes)
+    ]
+    none = tf.fill(tf.shape(logits[..., :1]), tf.constant(-1e9, logits.dtype))
+    others = tf.gather(tf.concat([new, none], axis=-1), partner, axis=-1)
+    return old + tf.nn.softplus(others - old)
+
+
+def _among_samples(samples: tf.Tensor, epsilon: float, overlap: str) -> tf.Tensor:
+    """Returns the mean distance [B] of all pairs of samples [B, S, H, W, K]."""
+    if overlap == "product":
+        return _products(samples, samples, epsilon)
+    return _minima(samples, epsilon)
 
 
 def _products(
