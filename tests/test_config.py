@@ -301,3 +301,11 @@ def test_the_model_knows_the_task():
         assert config.model.switched == (task == "switched")
     with pytest.raises(ValueError, match="segmentation_weight is 1.0, expected 0"):
         Config(model=ModelConfig(segmentation_weight=1.0))
+
+
+@pytest.mark.parametrize(
+    "changes", [{"fixed_prior": True}, {"name": "image2image_vae"}]
+)
+def test_a_fixed_prior_is_no_mixture(changes):
+    with pytest.raises(ValueError, match="prior_components is 2 with a fixed prior"):
+        ModelConfig(prior_components=2, **changes)

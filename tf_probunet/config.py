@@ -283,6 +283,20 @@ class ModelConfig(Checked):
         "prob_unet: where the latent enters the U-Net (start: ablation)",
         choices=("end", "start"),
     )
+    prior_components: int = field(
+        1,
+        "prob_unet: Gaussians in the prior; more than 1 make it a mixture, so that a "
+        "sample can choose between separate kinds of segmentations",
+        at_least=1,
+        at_most=64,
+    )
+    kl_samples: int = field(
+        16,
+        "prob_unet with a mixture prior: latents per grader for the estimate of the "
+        "KL divergence, which has no closed form",
+        at_least=1,
+        at_most=4096,
+    )
     dropout_rate: float = field(
         0.5, "dropout_unet: share of activations to drop", at_least=0, below=1
     )
@@ -304,6 +318,12 @@ class ModelConfig(Checked):
                 f"latent_pooling is {self.latent_pooling} with {self.num_scales} "
                 f"scales, which needs sides that are multiples of {self.size_divisor}, "
                 f"expected at most {MAX_SIZE_DIVISOR}"
+            )
+        fixed = registry.MODELS[self.name].fixed.get("fixed_prior", self.fixed_prior)
+        if fixed and self.prior_components > 1:
+            raise ValueError(
+                f"prior_components is {self.prior_components} with a fixed prior, "
+                "expected 1"
             )
         if not self.elbo_weight and not self.energy_weight:
             raise ValueError(

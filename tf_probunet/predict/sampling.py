@@ -168,8 +168,13 @@ def draw_latents(
     prior = model.call("prior", seen[None], about=about)
     mean, stddev = prior["mean"], prior["stddev"]  # [1, L]
     image_seed = seeds.fold_in(seeds.root(tf.constant(seed)), 0)
-    drawn = noise.draw(sampling, image_seed[None], count, mean.shape[1])[0].numpy()
-    return mean + stddev * drawn
+    is_mixture = "component_weights" in prior
+    dimensions = mean.shape[1] + is_mixture
+    drawn = noise.draw(sampling, image_seed[None], count, dimensions)
+    if is_mixture:
+        names = ("component_weights", "component_means", "component_stddevs")
+        return noise.of_mixture(drawn, *(prior[name] for name in names))[0].numpy()
+    return mean + stddev * drawn[0].numpy()
 
 
 def _reduced(image: np.ndarray, divisor: int) -> np.ndarray:
