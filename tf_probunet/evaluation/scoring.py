@@ -47,6 +47,8 @@ class Rules:
         num_classes: classes of the graders' label maps.
         ignore_label: label of pixels that are not scored; None if there is none. In the
             switched task it is 255.
+        graders_vary: whether images have different numbers of graders. What needs two
+            graders is then NaN for an image with one.
     """
 
     kind: str
@@ -55,6 +57,7 @@ class Rules:
     both_empty: str = "zero"
     num_classes: int = 2
     ignore_label: int | None = None
+    graders_vary: bool = False
 
     def __post_init__(self):
         """Checks the options."""
@@ -122,6 +125,10 @@ def score(
             arrays.update(presence(samples, graders))
             arrays.update(_baselines(rules, graders))
             arrays.update(_stacked(_pixels(*pair) for pair in zip(samples, graders)))
+            if rules.graders_vary and graders.shape[1] == 1:
+                arrays["variance_ncc"] = np.full(len(graders), np.nan)
+    if rules.graders_vary:
+        arrays["num_graders"] = np.full(len(graders), graders.shape[1])
     return arrays
 
 
@@ -181,6 +188,8 @@ def _floors(
         return {"floor": floor}
     if graders.shape[1] > 1:
         return {"floor": ged.grader_floor(graders, rules.counts, labels=rules.labels)}
+    if rules.graders_vary:
+        return {"floor": np.full((len(graders), len(rules.counts)), np.nan)}
     return {}
 
 
