@@ -408,6 +408,26 @@ def test_mode_divergence_of_whole_flips_is_that_of_the_mode_counts():
     assert _divergence(samples, without) == pytest.approx(expected, rel=1e-6)
 
 
+def test_mode_divergence_counts_samples_by_their_weights():
+    # A sample of weight 2/3 and one of 1/3 are three samples, two of them the same, but
+    # for the pair of these two.
+    labels = np.tile(_OLD, (2, 1, 1))
+    samples = np.array([[_OLD, _NEW], [_NEW, _OLD]])[:, :, None]
+    weights = np.array([[2 / 3, 1 / 3], [0.5, 0.5]])
+    found = losses.mode_divergence(
+        probabilities=tf.one_hot(samples, 24, dtype=tf.float64),
+        labels=tf.constant(labels, tf.int32),
+        epsilon=1e-12,
+        sample_weights=tf.constant(weights),
+    )
+    bits, w = np.array([0, 31, 31, 0]), weights.ravel()
+    modes = cityscapes_labels.MODE_PROBABILITIES
+    pairs = np.where(bits[:, None] == bits, 1 / modes[bits], 0.0)
+    shares = w[:, None] * w * ~np.eye(4, dtype=bool)
+    expected = (shares * pairs).sum() / shares.sum() - 1
+    assert float(found) == pytest.approx(expected, rel=1e-6)
+
+
 def test_mode_divergence_is_zero_on_average_for_samples_of_the_truth():
     rng = np.random.default_rng(12)
     labels = np.tile(_OLD, (8, 1, 1))
@@ -424,10 +444,13 @@ def test_mode_divergence_of_soft_roads_by_hand():
     probabilities[0, 0, 0, 0, [0, 23]] = 0.7, 0.3
     probabilities[0, 1, 0, 0, [0, 23, 5]] = 0.2, 0.3, 0.5
     settings = {"labels": tf.zeros([1, 1, 1], tf.int32), "epsilon": 1e-12}
-    found = losses.mode_divergence(probabilities=tf.constant(probabilities), **settings)
     p = 4 / 17
-    expected = (0.3 - p) * (0.6 - p) / (p * (1 - p))
-    assert float(found) == pytest.approx(expected, rel=1e-6)
+    for sharpness, shares in ((1, (0.3, 0.6)), (2, (9 / 58, 9 / 13))):
+        found = losses.mode_divergence(
+            probabilities=tf.constant(probabilities), sharpness=sharpness, **settings
+        )
+        expected = (shares[0] - p) * (shares[1] - p) / (p * (1 - p))
+        assert float(found) == pytest.approx(expected, rel=1e-6)
     alone = losses.mode_divergence(
         probabilities=tf.constant(probabilities[:, :1]), **settings
     )
@@ -447,3 +470,52 @@ def test_gradient_of_the_mode_divergence_is_the_finite_difference():
     theoretical, numerical = tf.test.compute_gradient(divergence, [logits], delta=1e-5)
     assert np.abs(theoretical[0]).max() > 0.01
     np.testing.assert_allclose(theoretical[0], numerical[0], atol=1e-6)
+
+
+def _drawn(mean, stddev, number):
+    noise = np.random.default_rng(5).normal(size=(number, *np.shape(mean)))
+    return tf.constant(np.array(mean) + np.array(stddev) * noise, tf.float32)
+
+
+def test_monte_carlo_kl_of_one_component_is_the_analytic_one():
+    one = tfd.MixtureSameFamily(
+        tfd.Categorical(logits=tf.zeros([1, 1])),
+        _gaussian([P[0]], [P[1]]),  # batch [1, 1]
+    )
+    z = _drawn(*Q, 50_000)
+    found = losses.monte_carlo_kl(posterior=_gaussian(*Q), prior=one, z=z)
+    np.testing.assert_allclose(found, _closed_form_kl(*Q, *P).sum(-1), rtol=0.02)
+
+
+def test_monte_carlo_kl_against_a_mixture_is_the_integral():
+    weights, means, stddevs = [0.3, 0.7], [[-1.0], [2.0]], [[0.5], [1.5]]
+    prior = tfd.MixtureSameFamily(
+        tfd.Categorical(probs=[weights]), _gaussian([means], [stddevs])
+    )
+    z = _drawn([[0.5]], [[0.8]], 50_000)
+    found = losses.monte_carlo_kl(
+        posterior=_gaussian([[0.5]], [[0.8]]), prior=prior, z=z
+    )
+    grid = np.linspace(-6, 8, 20_001)
+    q = stats.norm.pdf(grid, 0.5, 0.8)
+    p = sum(
+        w * stats.norm.pdf(grid, m[0], s[0]) for w, m, s in zip(weights, means, stddevs)
+    )
+    expected = np.sum(q * np.log(q / p)) * (grid[1] - grid[0])
+    np.testing.assert_allclose(found, [expected], rtol=0.02)
+
+
+@pytest.mark.parametrize("overlap", ["product", "min"])
+@pytest.mark.parametrize("num_samples", [1, 4, 5])
+def test_energy_distance_with_weights_is_the_exact_one(num_samples, overlap):
+    rng = np.random.default_rng(6)
+    samples = _maps(rng, (6, num_samples, 5, 4))
+    graders = _maps(rng, (6, 4, 5, 4))
+    weights = rng.dirichlet(np.ones(num_samples), 6)
+    exact = [
+        ged.energy_distance(s, y, sample_weights=w)
+        for s, y, w in zip(samples, graders, weights)
+    ]
+    given = tf.constant(weights, tf.float32)
+    result = _hard(samples, graders, overlap=overlap, sample_weights=given)
+    np.testing.assert_allclose(result, exact, atol=1e-5)

@@ -23,14 +23,14 @@ CARD_NAME = "README.md"
 SCORES_NAME = "scores.json"
 
 _GRAPH_NAME = "saved_model.pb"
-_METADATA = {
+_METADATA: dict[str, list[type]] = {
     "model": [str],
     "max_samples": [int, type(None)],
     "is_stochastic": [bool],
     "size_divisor": [int],
     "parameters": [int],
 }
-_DATASET = {
+_DATASET: dict[str, list[type]] = {
     "name": [str],
     "fingerprint": [str],
     "class_names": [list],

@@ -37,11 +37,13 @@ def draw(results: pathlib.Path, path: pathlib.Path) -> None:
 def summarise(out: pathlib.Path, models: Sequence[str], seconds: float) -> None:
     """Writes summary.json and prints the table."""
     results = {m: results_dir.read(out / f"{m}_results") for m in models}
-    ged16 = {m: found.interval("ged", 16)["mean"] for m, found in results.items()}
+    ged16 = {
+        m: found.required_interval("ged", 16)["mean"] for m, found in results.items()
+    }
     own = results["prob_unet"]
     for name in ("always_empty", "majority"):
-        ged16[name] = own.interval(f"baselines.{name}.ged", 16)["mean"]
-    ged16["floor"] = own.interval("floor", 16)["mean"]
+        ged16[name] = own.required_interval(f"baselines.{name}.ged", 16)["mean"]
+    ged16["floor"] = own.required_interval("floor", 16)["mean"]
     summary = {
         "ged16": ged16,
         "seconds": round(seconds, 1),

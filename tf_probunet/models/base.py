@@ -83,20 +83,23 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         if config.elbo_weight:
             terms = self.fit_terms(shared, batch, seed, kl_weight)
             terms["loss"] *= config.elbo_weight
-        weights = {
+        on_samples = {
             "energy_distance": (config.energy_weight, self._energy_distance),
             "mode_divergence": (config.mode_weight, self._mode_divergence),
             "segmentation": (config.segmentation_weight, self._segmentation),
         }
-        if any(weight for weight, _ in weights.values()):
+        if any(weight for weight, _ in on_samples.values()):
             logits = self.energy_samples(shared, seeds.fold_in(seed, 1))
-        for name, (weight, term) in weights.items():
-            if weight:
-                terms[name] = term(logits, batch)
-                terms["loss"] += weight * terms[name]
+            weights = self.energy_weights(shared)
+        for name, (factor, term) in on_samples.items():
+            if factor:
+                terms[name] = term(logits, weights, batch)
+                terms["loss"] += factor * terms[name]
         return terms
 
-    def _energy_distance(self, logits: tf.Tensor, batch: Batch) -> tf.Tensor:
+    def _energy_distance(
+        self, logits: tf.Tensor, weights: tf.Tensor | None, batch: Batch
+    ) -> tf.Tensor:
         """Returns the mean energy distance of samples [B, S, H, W, K]."""
         config, labels = self.config, grader_maps(batch)
         settings = {
@@ -104,6 +107,7 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
             "ignore_label": config.ignore_label,
             "epsilon": config.energy_epsilon,
             "overlap": config.energy_overlap,
+            "sample_weights": weights,
         }
         if config.switched:  # All draws of the flips have the same 32 modes.
             distances = losses.switched_energy_distance(labels=labels[:, 0], **settings)
@@ -113,16 +117,22 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
             )
         return tf.reduce_mean(distances)
 
-    def _mode_divergence(self, logits: tf.Tensor, batch: Batch) -> tf.Tensor:
+    def _mode_divergence(
+        self, logits: tf.Tensor, weights: tf.Tensor | None, batch: Batch
+    ) -> tf.Tensor:
         """Returns the divergence of the modes in samples [B, S, H, W, K]."""
         return losses.mode_divergence(
             probabilities=tf.nn.softmax(logits),
             labels=grader_maps(batch)[:, 0],
             ignore_label=self.config.ignore_label,
+            sample_weights=weights,
         )
 
-    def _segmentation(self, logits: tf.Tensor, batch: Batch) -> tf.Tensor:
+    def _segmentation(
+        self, logits: tf.Tensor, weights: tf.Tensor | None, batch: Batch
+    ) -> tf.Tensor:
         """Returns the mean cross-entropy of samples [B, S, H, W, K] before flips."""
+        del weights  # Every sample shall segment.
         labels = losses.unswitched(grader_maps(batch)[:, :1])
         nats = self.cross_entropy(
             losses.unswitched_logits(logits),
@@ -170,6 +180,18 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         count = min(self.config.energy_samples, self.max_samples or math.inf)
         logits = self.sample(shared, count, seed)
         return tf.ensure_shape(logits, [None, count, None, None, None])
+
+    def energy_weights(self, shared: Any) -> tf.Tensor | None:
+        """Returns the weights of the samples for the energy distance.
+
+        Args:
+            shared: what `shared` returned.
+
+        Returns:
+            [B, S] with a sum of 1 for each image, or None if all weigh the same.
+        """
+        del shared
+        return None
 
     @abc.abstractmethod
     def sample(
