@@ -11,6 +11,7 @@ COMMANDS = (
     "predict",
     "explore",
     "serve",
+    "prepare_folder",
     "prepare_lidc",
     "prepare_cityscapes",
     "prepare_phantom",
