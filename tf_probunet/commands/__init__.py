@@ -16,6 +16,7 @@ COMMANDS = (
     "prepare_cityscapes",
     "prepare_phantom",
     "prepare_street_phantom",
+    "prepare_fundus_phantom",
     "train",
     "train_ensemble",
     "export",

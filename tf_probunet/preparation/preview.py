@@ -66,7 +66,7 @@ def draw_outlines(
     picture: np.ndarray,
     masks: np.ndarray,
     zoom: int = _ZOOM,
-    colours: np.ndarray = COLOURS,
+    shades: np.ndarray = COLOURS,
 ) -> np.ndarray:
     """Draws the outline of each mask in its colour over an image.
 
@@ -76,7 +76,7 @@ def draw_outlines(
         picture: [H, W] or [H, W, 3] uint8.
         masks: [N, H, W]; non-zero inside.
         zoom: factor of enlargement.
-        colours: [N, 3] or more; one for each mask.
+        shades: [N, 3] or more; the colour of each mask.
 
     Returns:
         [zoom * H, zoom * W, 3] uint8.
@@ -93,7 +93,7 @@ def draw_outlines(
     turn = (rows + columns) // _DASH % np.maximum(number, 1)
     rank = np.cumsum(edges, axis=0) - 1  # of each mask among those at the pixel
     for index, edge in enumerate(edges):
-        canvas[edge & (rank[index] == turn)] = colours[index]
+        canvas[edge & (rank[index] == turn)] = shades[index]
     return canvas
 
 
@@ -108,15 +108,15 @@ def _tile(
         picture, labels = picture[::step, ::step], labels[:, ::step, ::step]
     zoom = _ZOOM if longest <= _MAX_ENLARGED else 1
     if spec.num_classes == 2:
-        return draw_outlines(picture, labels == 1, zoom, _colours(len(labels)))
+        return draw_outlines(picture, labels == 1, zoom, colours(len(labels)))
     present = [label for label in np.unique(labels) if 0 < label < spec.num_classes]
     masks = [labels == label for label in present]  # [G, H, W] each
     empty = np.zeros((0, *labels.shape[1:]), bool)
-    colours = _class_colours(spec)[present].repeat(len(labels), axis=0)
-    return draw_outlines(picture, np.concatenate([empty, *masks]), zoom, colours)
+    shades = _class_colours(spec)[present].repeat(len(labels), axis=0)
+    return draw_outlines(picture, np.concatenate([empty, *masks]), zoom, shades)
 
 
-def _colours(number: int) -> np.ndarray:
+def colours(number: int) -> np.ndarray:
     """Returns [number, 3] uint8: first `COLOURS`, then other hues."""
     # Steps of the golden ratio never come close to an earlier hue.
     hues = [(0.75 + i * 0.618034) % 1 for i in range(number - len(COLOURS))]
@@ -129,7 +129,7 @@ def _class_colours(spec: records.DatasetSpec) -> np.ndarray:
     """Returns [K, 3] uint8; the background's is not used."""
     if tuple(spec.class_names) == cityscapes_labels.TRAIN_CLASS_NAMES:
         return cityscapes_labels.COLORS[: spec.num_classes]
-    return np.concatenate([COLOURS[:1], _colours(spec.num_classes - 1)])
+    return np.concatenate([COLOURS[:1], colours(spec.num_classes - 1)])
 
 
 def _legend(width: int, spec: records.DatasetSpec) -> np.ndarray:

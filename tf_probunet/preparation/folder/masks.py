@@ -70,11 +70,12 @@ def read(
     """
     kind = read_file.kind(path)
     if kind == "picture":
-        found = [
-            mask if isinstance(mask, RawMask) else _whole(mask, path, threshold)
-            for mask in read_picture.read_pages(path, _page)
+        return [
+            _grey(page, path, threshold)
+            if isinstance(page, RawMask)
+            else _whole(page, path, threshold)
+            for page in read_picture.read_pages(path, _page)
         ]
-        return [_grey(mask, path, threshold) for mask in found]
     if kind == "array":
         stack = read_picture.read_stack(path, "biuf")
         return [_from_array(array, path, threshold) for array in stack]

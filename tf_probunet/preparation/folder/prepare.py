@@ -225,7 +225,7 @@ def new_shape(image: InputImage, config: FolderConfig) -> tuple[int, int]:
                 "no --spacing_mm"
             )
         sizes = [
-            max(1, round(side * mm / config.spacing_mm))
+            max(1, int(side * mm / config.spacing_mm + 0.5))
             for side, mm in zip(image.shape, image.spacing_mm)
         ]
         return sizes[0], sizes[1]
@@ -234,7 +234,7 @@ def new_shape(image: InputImage, config: FolderConfig) -> tuple[int, int]:
     if len(config.resize_numbers) == 2:
         return config.resize_numbers[0], config.resize_numbers[1]
     factor = config.resize_numbers[0] / max(height, width)
-    return max(1, round(height * factor)), max(1, round(width * factor))
+    return max(1, int(height * factor + 0.5)), max(1, int(width * factor + 0.5))
 
 
 def _table(config: FolderConfig, path: files.Path | None) -> Classes | None:
