@@ -43,6 +43,8 @@ _SECTIONS = {
     "Train a model": "ProbUNet UNet DropoutUNet MHeads Image2ImageVAE train TrainedRun",
     "Score": (
         "evaluate Scores energy_distance hungarian_iou best_dice collective_insight "
+        "threshold_dice soft_dice dice_max dice_match consensus_dice multirater_ece "
+        "volume_crps staple Staple "
         "representatives Representatives switched_energy_distance switched_mode_counts"
     ),
 }

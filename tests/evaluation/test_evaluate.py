@@ -299,3 +299,37 @@ def test_refuses_to_replace_results(tmp_path, lesions, alternating):
 def test_an_unknown_split_is_refused(tmp_path, lesions, alternating):
     with pytest.raises(ValueError, match="no split 'nowhere'; there are test, val"):
         run(tmp_path, lesions.data_dir, saved_model=str(alternating), split="nowhere")
+
+
+def test_an_offset_moves_image_and_labels_away_from_the_middle(tmp_path, lesions):
+    # The model sees the middle 4 x 4 of 8 x 8 pixels, with the square in it.
+    model = saved_models.save(
+        tmp_path / "model",
+        alternate,
+        lesions,
+        data=DataConfig(crop_size=4, eval_size=4, scored_size=8),
+    )
+    settings = {"saved_model": str(model), "num_samples": (1,)}
+    results = run(tmp_path / "middle", lesions.data_dir, **settings)
+    assert results["ged"]["1"]["mean"] == pytest.approx(1 / 6)
+    assert "offset_px" not in results["protocol"]
+    results = run(tmp_path / "moved", lesions.data_dir, offset_px=2, **settings)
+    assert results["protocol"]["offset_px"] == 2
+    with np.load(tmp_path / "moved" / "samples.npz") as saved:
+        graders, samples = saved["graders"], saved["samples"]
+    with np.load(tmp_path / "moved" / "per_image.npz") as stored:
+        scores = stored["ged"][:, 0]
+    moves = set()
+    for masks, (sample,), score in zip(graders, samples, scores):
+        row, col = (int(places.min()) - 2 for places in np.nonzero(masks[0]))
+        moves.add((row, col))
+        assert round(np.hypot(row, col)) == 2
+        expected = np.roll(SQUARE, (row, col), axis=(0, 1))
+        np.testing.assert_array_equal(masks[0], expected)
+        seen = np.zeros_like(SQUARE)
+        seen[2:6, 2:6] = expected[2:6, 2:6]
+        np.testing.assert_array_equal(sample, seen)
+        assert score == pytest.approx(ged.energy_distance(sample[None], masks))
+    assert len(moves) > 1
+    with pytest.raises(ValueError, match="offset_px is 3, expected at most 2: .* 4 of"):
+        run(tmp_path / "far", lesions.data_dir, offset_px=3, **settings)

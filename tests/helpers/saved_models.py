@@ -43,7 +43,9 @@ def save(
 
     module.sample = sample
     if with_assets:
-        model = ModelConfig(image_channels=channels, num_classes=num_classes)
+        model = ModelConfig(
+            image_channels=channels, num_classes=num_classes, num_scales=3
+        )
         assets = {
             "config": Config(
                 model=model, data=data or DataConfig(eval_size=0)

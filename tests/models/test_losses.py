@@ -168,6 +168,22 @@ def test_energy_distance_of_several_classes_is_the_exact_one():
     np.testing.assert_allclose(result, exact, atol=1e-5)
 
 
+def test_energy_distance_takes_the_graders_that_an_image_has():
+    rng = np.random.default_rng(5)
+    samples, graders = _maps(rng, (5, 3, 4, 4), 3), _maps(rng, (5, 4, 4, 4), 3)
+    graders[1, 0, :2] = 255  # Of a grader, and below of what only pads.
+    counts = [1, 2, 3, 4, 1]
+    mask = np.arange(4) < np.array(counts)[:, None]
+    padded = np.where(mask[..., None, None], graders, 255)
+    labels = ged.LabelSet((1, 2), 3, 255)
+    exact = [
+        ged.energy_distance(s, y[:count], labels=labels)
+        for s, y, count in zip(samples, graders, counts)
+    ]
+    result = _hard(samples, padded, 3, ignore_label=255, grader_mask=tf.constant(mask))
+    np.testing.assert_allclose(result, exact, atol=1e-5)
+
+
 @pytest.mark.parametrize("overlap", ["product", "min"])
 def test_energy_distance_of_soft_samples_by_hand(overlap):
     # Two samples of two pixels, .5 and .25 or 1 and 0; one grader marks the first.

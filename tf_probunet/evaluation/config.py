@@ -10,6 +10,8 @@ from tf_probunet.config import MAX_SAMPLES, MAX_SIDE, TASKS, Checked, field
 from tf_probunet.evaluation.metrics.distances import BOTH_EMPTY
 from tf_probunet.evaluation.metrics.ged import STATISTICS
 
+UNITS = ("image", "lesion")  # What is scored.
+
 
 @dataclasses.dataclass(frozen=True)
 class EvaluationConfig(Checked):
@@ -58,6 +60,25 @@ class EvaluationConfig(Checked):
     limit: int = field(
         0, "score at most this many images of each split; 0 for all", at_least=0
     )
+    by: str = field(
+        "image",
+        "score each image, or each lesion: its slices stacked to volumes",
+        choices=UNITS,
+    )
+    smooth_slices: float = field(
+        1.0,
+        "with --by=lesion: standard deviation, in slices, of the Gaussian that smooths "
+        "the means of the priors in the comparison; 0 for no smoothing",
+        at_least=0,
+        at_most=100,
+    )
+    offset_px: int = field(
+        0,
+        "move each image and its labels by this many pixels, in a random direction, to "
+        "see how much a model that sees only the middle depends on the lesion's place",
+        at_least=0,
+        at_most=MAX_SIDE,
+    )
     overwrite: bool = field(False, "replace the results in --out_dir")
     task: Optional[str] = field(
         None,
@@ -84,6 +105,11 @@ class EvaluationConfig(Checked):
             raise ValueError(
                 f"task is {self.task!r} and eval_size is {self.eval_size!r}, expected "
                 "neither: a SavedModel knows its own"
+            )
+        if self.by == "lesion" and self.limit:
+            raise ValueError(
+                f"limit is {self.limit}, expected 0 with by='lesion': some slices of a "
+                "lesion would be missing"
             )
         object.__setattr__(self, "num_samples", tuple(sorted(set(self.num_samples))))
 

@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from tf_probunet import lane, seeds
-from tf_probunet.config import ModelConfig
+from tf_probunet.config import SAMPLINGS, ModelConfig
 from tf_probunet.models import losses
 from tf_probunet.models.f_comb import FComb
 from tf_probunet.models.weight_average import WeightAverage
@@ -19,7 +19,8 @@ from tf_probunet.models.weight_average import WeightAverage
 lane.require_keras_2(tf.keras)
 
 # `image` [B, H, W, C] float32 in 0..1 and `labels` [B, H, W] int32, or [B, G, H, W]
-# with the label maps of several graders.
+# with the label maps of several graders. If images have different numbers of graders,
+# `grader_mask` [B, G] bool says which of the G maps are a grader's; the rest only pad.
 Batch = dict[str, tf.Tensor]
 
 _TEST_SEED = 2**40  # No training step has this number.
@@ -36,6 +37,8 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         seed: the seed of everything random in training.
         is_stochastic: whether the samples depend on the seed.
         max_samples: the number of different samples, or None if there is no limit.
+        samplings: the ways of drawing that `sample` knows. A model that has more than
+            the first takes their name as its argument `sampling`.
         bad_step: the first step with a term that was not finite, or -1.
         bad_terms: [T], 1 for each of `term_names` that was not finite in that step.
         stop_asked: set to 1 by a worker that wants to end the run.
@@ -44,6 +47,7 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
 
     is_stochastic = False
     max_samples: int | None = None
+    samplings: tuple[str, ...] = SAMPLINGS[:1]
 
     def __init__(self, config: ModelConfig, seed: int = 0, name: str | None = None):
         super().__init__(name=name or config.name)
@@ -86,6 +90,7 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
                 labels=grader_maps(batch),
                 ignore_label=config.ignore_label,
                 overlap=config.energy_overlap,
+                grader_mask=batch.get("grader_mask"),
             )
             terms["energy_distance"] = tf.reduce_mean(distances)
             terms["loss"] += config.energy_weight * terms["energy_distance"]
@@ -107,7 +112,8 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
 
         Args:
             shared: what `shared` returned for the images of the batch.
-            batch: images and labels.
+            batch: images and labels. `grader_maps` gives all label maps, and
+                `grader_weights` or `grader_mean` leave out those that pad the batch.
             seed: int32[2].
             kl_weight: another factor of the KL divergence besides beta.
 
@@ -356,6 +362,29 @@ def grader_maps(batch: Batch) -> tf.Tensor:
     """Returns the labels with an axis for the graders: [B, G, H, W]."""
     labels = batch["labels"]
     return labels[:, None] if labels.shape.rank == 3 else labels
+
+
+def grader_weights(batch: Batch) -> tf.Tensor | None:
+    """Returns the weight of each label map in a mean over the batch: [B, G].
+
+    Every image counts the same, and so does each grader of an image. The weights sum to
+    one. They are None, which stands for equal ones, if the batch is not padded.
+    """
+    if "grader_mask" not in batch:
+        return None
+    weights = losses.mask_weights(batch["grader_mask"])
+    return weights / tf.cast(tf.shape(weights)[0], weights.dtype)
+
+
+def grader_mean(values: tf.Tensor, batch: Batch) -> tf.Tensor:
+    """Averages values [B, G] of label maps over the graders and the images.
+
+    Maps that only pad the batch do not count.
+    """
+    weights = grader_weights(batch)
+    if weights is None:
+        return tf.reduce_mean(values)
+    return tf.reduce_sum(tf.cast(weights, values.dtype) * values)
 
 
 def not_finite(value: tf.Tensor) -> tf.Tensor:

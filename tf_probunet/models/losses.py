@@ -50,6 +50,7 @@ def negative_elbo(
     posterior: tfd.MultivariateNormalDiag,
     prior: tfd.MultivariateNormalDiag,
     beta: float | tf.Tensor,
+    weights: tf.Tensor | None = None,
 ) -> dict[str, tf.Tensor]:
     """Combines cross-entropy and analytic KL(Q || P) into the loss of Eq. 4.
 
@@ -58,13 +59,14 @@ def negative_elbo(
         posterior: Q(z | X, Y), batch [B].
         prior: P(z | X), batch [B].
         beta: weight of the KL divergence.
+        weights: [B] that sum to one, for the averages; None for equal ones.
 
     Returns:
         Scalars, averaged over the batch: `loss`, `cross_entropy`, `kl`, and the parts
         of `kl` that belong to each latent dimension, `kl_0`, `kl_1` and so on.
     """
-    reconstruction = tf.reduce_mean(nats)
-    per_dimension = tf.reduce_mean(kl_per_dimension(posterior, prior), axis=0)  # [L]
+    reconstruction = weighted_mean(nats, weights)
+    per_dimension = weighted_mean(kl_per_dimension(posterior, prior), weights)  # [L]
     kl = tf.reduce_sum(per_dimension)
     return {
         "loss": reconstruction + beta * kl,
@@ -72,6 +74,13 @@ def negative_elbo(
         "kl": kl,
         **{f"kl_{i}": part for i, part in enumerate(tf.unstack(per_dimension))},
     }
+
+
+def weighted_mean(values: tf.Tensor, weights: tf.Tensor | None) -> tf.Tensor:
+    """Averages [B, ...] over the first axis with weights [B] that sum to one."""
+    if weights is None:
+        return tf.reduce_mean(values, axis=0)
+    return tf.tensordot(tf.cast(weights, values.dtype), values, axes=1)
 
 
 def best_head(nats: tf.Tensor, epsilon: float) -> tf.Tensor:
@@ -119,6 +128,7 @@ def energy_distance(
     ignore_label: int | None = None,
     epsilon: float = 1e-3,
     overlap: str = "product",
+    grader_mask: tf.Tensor | None = None,
 ) -> tf.Tensor:
     """Returns the squared energy distance between soft samples and graders.
 
@@ -141,6 +151,8 @@ def energy_distance(
             then has a distance above 0 from itself. "min" sums the smaller of the two
             probabilities and does not reward soft samples. The intersection with a
             grader is the same in both cases.
+        grader_mask: [B, G] bool, which of the label maps are a grader's; None for all.
+            Each image has its own number of graders in all means.
 
     Returns:
         [B].
@@ -149,11 +161,15 @@ def energy_distance(
     samples = probabilities[..., 1:]
     graders = tf.one_hot(labels - 1, num_classes - 1, dtype=samples.dtype)
     if ignore_label is not None:
-        counts = tf.reduce_all(labels != ignore_label, axis=1)  # [B, H, W]
+        counts = labels != ignore_label
+        if grader_mask is not None:
+            counts |= ~grader_mask[..., None, None]
+        counts = tf.reduce_all(counts, axis=1)  # [B, H, W]
         counts = tf.cast(counts, samples.dtype)[:, None, ..., None]
         samples, graders = samples * counts, graders * counts
-    cross = _products(samples, graders, epsilon)
-    among_graders = _products(graders, graders, epsilon)
+    weights = None if grader_mask is None else mask_weights(grader_mask, samples.dtype)
+    cross = _products(samples, graders, epsilon, None, weights)
+    among_graders = _products(graders, graders, epsilon, weights, weights)
     if overlap == "product":
         among_samples = _products(samples, samples, epsilon)
     else:
@@ -161,13 +177,34 @@ def energy_distance(
     return 2.0 * cross - among_samples - among_graders
 
 
-def _products(first: tf.Tensor, second: tf.Tensor, epsilon: float) -> tf.Tensor:
-    """Returns the mean distance [B] of all pairs, with products as intersections."""
+def mask_weights(mask: tf.Tensor, dtype: tf.DType = tf.float32) -> tf.Tensor:
+    """Returns weights [B, G] that are equal where the mask holds and sum to one."""
+    mask = tf.cast(mask, dtype)
+    return mask / tf.reduce_sum(mask, axis=1, keepdims=True)
+
+
+def _products(
+    first: tf.Tensor,
+    second: tf.Tensor,
+    epsilon: float,
+    first_weights: tf.Tensor | None = None,
+    second_weights: tf.Tensor | None = None,
+) -> tf.Tensor:
+    """Returns the mean distance [B] of all pairs, with products as intersections.
+
+    The weights [B, N] of the maps sum to one; None stands for equal weights.
+    """
     shared = tf.einsum("bshwk,bghwk->bsgk", first, second)
     areas = (tf.reduce_sum(maps, axis=[2, 3]) for maps in (first, second))  # [B, ., K]
     first_areas, second_areas = areas
     together = first_areas[:, :, None] + second_areas[:, None]
-    return tf.reduce_mean(_distance(shared, together, epsilon), axis=[1, 2])
+    distances = _distance(shared, together, epsilon)
+    for weights in (first_weights, second_weights):  # Axis 1, and then what is left.
+        if weights is None:
+            distances = tf.reduce_mean(distances, axis=1)
+        else:
+            distances = tf.einsum("bn,bn...->b...", weights, distances)
+    return distances
 
 
 def _minima(samples: tf.Tensor, epsilon: float) -> tf.Tensor:

@@ -158,3 +158,35 @@ def test_weights_that_do_not_fit_are_named():
         matching.matched_iou(np.zeros((3, 4)), sample_weights=[0.5, 0.5])
     with pytest.raises(ValueError, match="grader_weights are .*sum to 1"):
         matching.matched_iou(np.zeros((3, 2)), grader_weights=[0.5, 0.6])
+
+
+def test_dice_max_is_the_best_grader_of_each_sample():
+    # Dice(A, B) = 2/5; C shares nothing with either; two empty masks have 1.
+    samples, graders = np.stack([A, B, C, EMPTY]), np.stack([A, EMPTY])
+    np.testing.assert_allclose(matching.dice_max(samples, graders), [1, 2 / 5, 0, 1])
+    np.testing.assert_allclose(matching.best_dice(samples, graders), [1, 1])
+
+
+def test_dice_match_gives_each_grader_a_sample_of_its_own():
+    # Both graders like A best (Dice 1 and 2/5); one of them has to take C.
+    assert matching.dice_match(np.stack([A, C]), np.stack([A, B])) == 1 / 2
+    assert matching.dice_match(np.stack([A, A, C]), np.stack([A, B])) == 0.7
+    assert matching.dice_match(np.stack([A, EMPTY]), np.stack([EMPTY, A])) == 1
+    assert np.isnan(matching.dice_match(A[None], np.stack([A, B])))
+
+
+@given(stacks(4), stacks(3))
+def test_dice_match_equals_trying_all_matchings(samples, graders):
+    def dice(first, second):
+        total = first.sum() + second.sum()
+        return 2 * (first & second).sum() / total if total else 1.0
+
+    value = matching.dice_match(samples, graders)
+    tried = [
+        np.mean([dice(samples[i], y) for i, y in zip(chosen, graders)])
+        for chosen in itertools.permutations(range(len(samples)), len(graders))
+    ]
+    if tried:
+        assert value == pytest.approx(max(tried))
+    else:
+        assert np.isnan(value)

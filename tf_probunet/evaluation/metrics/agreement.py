@@ -31,7 +31,7 @@ def ncc(samples: np.ndarray, graders: np.ndarray) -> float:
     Raises:
         ValueError: on other values or on shapes that do not fit.
     """
-    samples, graders = _one_image(samples, graders)
+    samples, graders = checks.one_image(samples, graders)
     log_foreground = np.log(samples + _EPSILON).mean(axis=0)  # [H, W]
     log_background = np.log(1.0 - samples + _EPSILON).mean(axis=0)  # [H, W]
     # Cross-entropy is linear in its target, so the mean over samples comes first.
@@ -54,7 +54,7 @@ def variance_ncc(samples: np.ndarray, graders: np.ndarray) -> float:
     Raises:
         ValueError: on other values or on shapes that do not fit.
     """
-    samples, graders = _one_image(samples, graders)
+    samples, graders = checks.one_image(samples, graders)
     return _correlation(samples.var(axis=0), graders.var(axis=0))
 
 
@@ -71,21 +71,8 @@ def brier_score(samples: np.ndarray, graders: np.ndarray) -> float:
     Raises:
         ValueError: on other values or on shapes that do not fit.
     """
-    samples, graders = _one_image(samples, graders)
+    samples, graders = checks.one_image(samples, graders)
     return float(np.square(samples.mean(axis=0) - graders).mean())
-
-
-def _one_image(
-    samples: np.ndarray, graders: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    samples = checks.probabilities(samples, "samples")
-    graders = checks.binary_masks(graders, "graders")
-    checks.same_pixels(samples, graders, ("samples", "graders"))
-    if samples.ndim != 3:
-        raise checks.MaskError(
-            f"samples have shape {samples.shape}; expected one image's [S, H, W]"
-        )
-    return samples, graders.astype(np.float64)
 
 
 def _correlation(first: np.ndarray, second: np.ndarray) -> float:

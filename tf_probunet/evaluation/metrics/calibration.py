@@ -78,7 +78,7 @@ def pixel_reliability(
     if marked_only:
         marked = (predicted > 0) | (votes > 0)
         predicted, votes = predicted[marked], votes[marked]
-    return _reliability(predicted, votes, graders.shape[-3], num_bins)
+    return binned(predicted, votes, graders.shape[-3], num_bins)
 
 
 def presence_reliability(
@@ -102,7 +102,7 @@ def presence_reliability(
     checks.same_pixels(samples, graders, ("samples", "graders"))
     predicted = 1.0 - np.atleast_1d(empty_share(samples))
     present = graders.any(axis=(-2, -1)).sum(axis=-1)
-    return _reliability(predicted, np.atleast_1d(present), graders.shape[-3], num_bins)
+    return binned(predicted, np.atleast_1d(present), graders.shape[-3], num_bins)
 
 
 def empty_share(masks: np.ndarray) -> np.ndarray:
@@ -121,9 +121,23 @@ def empty_share(masks: np.ndarray) -> np.ndarray:
     return 1.0 - masks.any(axis=(-2, -1)).mean(axis=-1)
 
 
-def _reliability(
+def binned(
     predicted: np.ndarray, votes: np.ndarray, num_votes: int, num_bins: int
 ) -> Reliability:
+    """Sorts observations into bins of their predicted probability.
+
+    Args:
+        predicted: [P] probabilities.
+        votes: [P] how many of the votes came true.
+        num_votes: votes for each prediction.
+        num_bins: B bins of equal width; a bin holds its lower edge, the last one both.
+
+    Returns:
+        The sums of each bin.
+
+    Raises:
+        ValueError: there is no bin.
+    """
     if num_bins < 1:
         raise ValueError(f"num_bins is {num_bins}; expected at least 1")
     # The margin keeps shares such as 29/100, which as binary numbers are just below

@@ -126,6 +126,37 @@ def probabilities(values: np.ndarray, name: str) -> np.ndarray:
     return values.astype(np.float64)
 
 
+def one_image(
+    samples: np.ndarray, graders: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns samples and graders of one image as float64.
+
+    Args:
+        samples: [S, H, W] foreground probabilities; hard masks are a special case.
+        graders: [M, H, W] binary.
+
+    Raises:
+        MaskError: on other values or on shapes that do not fit.
+    """
+    samples = probabilities(samples, "samples")
+    graders = binary_masks(graders, "graders")
+    same_pixels(samples, graders, ("samples", "graders"))
+    three_axes(samples)
+    return samples, graders.astype(np.float64)
+
+
+def three_axes(masks: np.ndarray, name: str = "samples") -> None:
+    """Checks that masks are those of one image, not of a batch.
+
+    Raises:
+        MaskError: they have another number of axes.
+    """
+    if np.ndim(masks) != 3:
+        raise MaskError(
+            f"{name} have shape {np.shape(masks)}; expected one image's [S, H, W]"
+        )
+
+
 def option(value: str, name: str, allowed: Sequence[str]) -> None:
     """Checks a named option.
 

@@ -147,6 +147,54 @@ def best_dice(samples: np.ndarray, graders: np.ndarray) -> np.ndarray:
     return _best_dice(_one_image(samples, graders).cross)
 
 
+def dice_max(samples: np.ndarray, graders: np.ndarray) -> np.ndarray:
+    """Dice of the best grader for each sample of one image; 1 for two empty masks.
+
+    The mean is what the code of D-Persona (Wu et al. 2024) calls Dice_max, and that of
+    `best_dice` is its Dice_max_reverse.
+
+    Args:
+        samples: [S, H, W] binary.
+        graders: [M, H, W] binary.
+
+    Returns:
+        [S] float64.
+
+    Raises:
+        ValueError: on other values or on shapes that do not fit.
+    """
+    return _best_dice(_one_image(samples, graders).cross.T)
+
+
+def dice_match(samples: np.ndarray, graders: np.ndarray) -> float:
+    """Mean Dice of the graders, each matched with a sample of its own; one image.
+
+    This is Dice_match of D-Persona (Wu et al. 2024). Samples without a grader do not
+    count, so it grows with their number. Two empty masks have Dice 1.
+
+    Args:
+        samples: [S, H, W] binary.
+        graders: [M, H, W] binary.
+
+    Returns:
+        The mean Dice, in [0, 1]; NaN if there are fewer samples than graders.
+
+    Raises:
+        ValueError: on other values or on shapes that do not fit.
+
+    Example:
+        >>> graders = np.zeros([4, 32, 32], int)
+        >>> graders[:2, 8:20, 8:20] = 1
+        >>> pu.dice_match(graders[[0, 2, 2, 2]], graders)  # One grader is left over.
+        0.75
+    """
+    scores = _dice(_one_image(samples, graders).cross)  # [S, M]
+    if scores.shape[0] < scores.shape[1]:
+        return float("nan")
+    pairs = optimize.linear_sum_assignment(scores, maximize=True)
+    return float(scores[pairs].mean())
+
+
 def collective_insight(samples: np.ndarray, graders: np.ndarray) -> CollectiveInsight:
     """Sensitivity, best match and agreement on diversity, in one score.
 
@@ -183,16 +231,17 @@ def collective_insight(samples: np.ndarray, graders: np.ndarray) -> CollectiveIn
 
 def _one_image(samples: np.ndarray, graders: np.ndarray) -> Blocks:
     blocks = distance_blocks(samples, graders)
-    if blocks.cross.ndim != 2:
-        raise checks.MaskError(
-            f"samples have shape {np.shape(samples)}; expected one image's [S, H, W]"
-        )
+    checks.three_axes(samples)
     return blocks
 
 
 def _best_dice(distances: np.ndarray) -> np.ndarray:
-    iou = 1.0 - distances.min(axis=0)
-    return 2 * iou / (1 + iou)
+    return _dice(distances.min(axis=0))
+
+
+def _dice(distances: np.ndarray) -> np.ndarray:
+    """The Dice scores that belong to distances of 1 - IoU."""
+    return 2 * (1 - distances) / (2 - distances)
 
 
 def _spread(distances: np.ndarray) -> tuple[float, float]:
