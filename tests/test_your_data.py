@@ -65,7 +65,7 @@ def test_the_six_commands(tmp_path):
 
 def test_the_first_command_in_short(tmp_path):
     """The same settings, in this process and without a network."""
-    config = fundus_phantom.FundusConfig(num_patients=4)
+    config = fundus_phantom.FundusConfig(num_patients=3)
     fundus_phantom.write(tmp_path / "eyes", config)
     words = dict(w[2:].split("=", 1) for w in shlex.split(_SIX[0]) if "=" in w)
     settings = {name: words[name] for name in ("group_pattern", "resize")}
@@ -75,12 +75,12 @@ def test_the_first_command_in_short(tmp_path):
         settings=settings,
         classes_path=tmp_path / "eyes" / "classes.csv",
     )
-    assert set(report["problems"]) == {"not an image"}  # classes.csv
+    assert report["problems"] == {}
     examples = folders.read(tmp_path / "mine")
-    assert len(examples) == 8 and {e.image.shape for e in examples.values()} == {
+    assert len(examples) == 6 and {e.image.shape for e in examples.values()} == {
         (96, 128, 3)
     }
-    for key, example in examples.items():
+    for key, example in sorted(examples.items())[::3]:
         assert example.group == key[: len("patient_0001")]
         image, drawn = fundus_phantom.draw(key, config)
         assert len(example.labels) == len(drawn)

@@ -113,6 +113,7 @@ def test_second_mask_of_a_grader(root):
         ('image,mask_1\n"b.png,m1.png\n', "not a valid list of images and masks"),
         ("image,split,mask_1\nb.png,both,m1.png\n", "line 2 has the split 'both'"),
         ("image,mask_1\n,m1.png\n", "line 2 has no image"),
+        ("image,key,mask_1\nb.png,a/b,m1.png\n", "line 2 has the key 'a/b', expected"),
         ("image,mask_1\nb.png,m1.png\nb.png,m2.png\n", "lines 2 and 3 are both about"),
         (
             "image,group,mask,grader\nb.png,p,m1.png,1\nb.png,q,m2.png,2\n",

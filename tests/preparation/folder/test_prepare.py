@@ -258,7 +258,15 @@ def test_folders_of_patients_are_groups(tmp_path):
         folders.save(root / f"data/masks/p{i % 4}/{i}_a.png", folders.mask(i))
     folders.prepare(root, tmp_path / "out")
     groups = {key: e.group for key, e in folders.read(tmp_path / "out").items()}
+    # All lie in "data", which therefore is no group.
     assert groups == {f"data_p{i % 4}_{i}": f"p{i % 4}" for i in range(8)}
+
+
+def test_a_folder_around_all_images_is_no_group(tmp_path):
+    folders.tree(tmp_path / "in" / "data", images=3)
+    folders.prepare(tmp_path / "in", tmp_path / "out")
+    groups = {e.group for e in folders.read(tmp_path / "out").values()}
+    assert groups == {"data_im_0", "data_im_1", "data_im_2"}
 
 
 def test_split_files(tmp_path):
@@ -274,6 +282,30 @@ def test_split_files(tmp_path):
         "not in the split file",
         "in the split file, but not in the data",
     }
+
+
+def test_split_files_need_no_validation_split(tmp_path):
+    root = folders.tree(tmp_path / "in", images=3)
+    path = tmp_path / "splits.json"
+    path.write_text(json.dumps({"train": ["im_0", "im_2"], "test": ["im_1"]}))
+    folders.prepare(root, tmp_path / "out", split_file=path)
+    assert {k: e.split for k, e in folders.read(tmp_path / "out").items()} == {
+        "im_0": "train",
+        "im_1": "test",
+        "im_2": "train",
+    }
+
+
+def test_pictures_as_masks_of_a_nifti_image_are_in_doubt(tmp_path):
+    root = _volumes(tmp_path / "in")
+    mask = _array(root / "c0/seg_1.nii.gz")
+    (root / "c0/seg_1.nii.gz").unlink()
+    np.save(root / "c0/seg_1.npy", mask.transpose(2, 1, 0))
+    report = folders.prepare(root, tmp_path / "out")
+    (problem,) = report["problems"]["masks without an orientation"]
+    assert problem["where"] == "c0/image.nii.gz"
+    found = folders.read(tmp_path / "out")["c0_003"].labels[1]
+    np.testing.assert_array_equal(found, mask[:, :, 3].T)
 
 
 def test_too_few_groups(tmp_path):

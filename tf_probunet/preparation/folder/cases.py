@@ -91,7 +91,8 @@ def natural(text: str) -> tuple:
 
 def without_duplicates(cases: list[Case]) -> tuple[list[Case], list[Problem]]:
     """Drops cases whose key another case has; none of them can be told from another."""
-    problems, by_key = [], {}
+    problems: list[Problem] = []
+    by_key: dict[str, list[Case]] = {}
     for case in cases:
         by_key.setdefault(case.key, []).append(case)
     for key, same in by_key.items():

@@ -217,6 +217,8 @@ def _check_upright(path: pathlib.Path) -> None:
     """Refuses a photo that viewers turn: its masks may have been drawn either way."""
 
     def orientation(page: PIL.Image.Image) -> int:
+        if page.format == "PNG":  # Viewers show it as it is.
+            return 1
         return int(page.getexif().get(_EXIF_ORIENTATION, 1) or 1)
 
     turns = [turn for turn in read_picture.read_pages(path, orientation) if turn != 1]

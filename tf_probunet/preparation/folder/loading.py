@@ -67,16 +67,22 @@ def load(root: pathlib.Path, case: Case, config: FolderConfig) -> Loaded:
         loaded.masks.clear()
         detail = f"{number} graders, expected at most {MAX_GRADERS}"
         loaded.problems.append(Problem("too many graders", case.image, detail))
-    elif _lacks_orientation(loaded):
-        loaded.problems.append(
-            Problem(
-                "masks without an orientation",
-                case.image,
-                "the NIfTI image is turned as CT slices are shown, the masks are used "
-                "as they are; look at --preview",
-            )
-        )
     return loaded
+
+
+def doubts(loaded: Loaded, case: Case) -> list[Problem]:
+    """Returns what is used, but may be wrong."""
+    without = any(found[0].geometry is None for found in loaded.masks.values())
+    if not loaded.images or loaded.images[0].kind != "nifti" or not without:
+        return []
+    return [
+        Problem(
+            "masks without an orientation",
+            case.image,
+            "the NIfTI image is turned as CT slices are shown, the masks are used as "
+            "they are; look at --preview",
+        )
+    ]
 
 
 def message(error: Exception, root: pathlib.Path, name: str) -> str:
@@ -162,8 +168,3 @@ def _keep_whole_graders(loaded: Loaded, case: Case, config: FolderConfig) -> Non
             )
         for mask in own if lacking else ():
             del loaded.masks[mask]
-
-
-def _lacks_orientation(loaded: Loaded) -> bool:
-    without = any(found[0].geometry is None for found in loaded.masks.values())
-    return loaded.images[0].kind == "nifti" and without

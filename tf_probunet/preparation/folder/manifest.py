@@ -203,8 +203,13 @@ def _case(
             f"{path}: line {row.line} has the split {split!r}, expected train, val or "
             "test"
         )
+    key = row.cells.get("key") or _key(image)
+    if "/" in key or not key.isprintable():
+        raise ValueError(
+            f"{path}: line {row.line} has the key {key!r}, expected a name without '/'"
+        )
     return Case(
-        key=row.cells.get("key") or _key(image),
+        key=key,
         folders=(),
         image=image,
         masks=tuple(sorted(found.values(), key=lambda m: natural(m.grader))),

@@ -25,7 +25,7 @@ from tf_probunet.preparation.folder import card, classes, images, layouts, manif
 from tf_probunet.preparation.folder.cases import Case, Found
 from tf_probunet.preparation.folder.classes import Classes
 from tf_probunet.preparation.folder.config import LAYOUTS, FolderConfig
-from tf_probunet.preparation.folder.loading import Loaded, load, message
+from tf_probunet.preparation.folder.loading import Loaded, doubts, load, message
 from tf_probunet.preparation.folder.masks import RawMask
 from tf_probunet.progress import Progress
 
@@ -115,12 +115,14 @@ def prepare(
     table = _table(config, classes_path)
     runner.check_out_dir(out_dir, config.name, overwrite)
     root, found = _find(input_dir, manifest_path, config)
+    found = _without_table(found, root, classes_path)
     said = [_said_layout(found)]
     say(said[0])
     if strict:
         runner.raise_if_strict(found.problems)
     groups = _groups(found.cases, config, root)
     used = given or _given_splits(found.cases, groups, root)
+    shares = (0.0 if given else config.val_share, config.test_share)
     surveyed = _survey(root, found.cases, config, num_workers, strict)
     problems = found.problems + [p for s in surveyed for p in s.problems]
     usable = [s for s in surveyed if s.case is not None]
@@ -145,7 +147,7 @@ def prepare(
         if (used and split_file)
         else []
     )
-    used, how = _all_splits(used, present, config, root)
+    used, how = _all_splits(used, present, shares, config.split_salt, root)
     split_of = splits.split_of(used)
     listed = {
         split: sorted(group for group in names if group in present)
@@ -273,6 +275,15 @@ def _find(
     return root, found
 
 
+def _without_table(found: Found, root: pathlib.Path, table: files.Path | None) -> Found:
+    """Leaves the table of classes, which may lie in the folder, out of the report."""
+    if table is None:
+        return found
+    known = os.path.abspath(table)
+    problems = [p for p in found.problems if os.path.abspath(root / p.where) != known]
+    return dataclasses.replace(found, problems=problems)
+
+
 def _groups(
     cases: Sequence[Case], config: FolderConfig, root: pathlib.Path
 ) -> dict[str, str]:
@@ -280,8 +291,7 @@ def _groups(
     if config.group_pattern is not None:
         return {case.key: _group_by_pattern(case, config, root) for case in cases}
     # Folders that all cases have in common tell nothing.
-    common = os.path.commonprefix([case.folders for case in cases])
-    depth = len(common) if any(len(c.folders) > len(common) for c in cases) else 0
+    depth = len(os.path.commonprefix([case.folders for case in cases]))
     return {
         case.key: case.group
         or (case.folders[depth] if len(case.folders) > depth else case.key)
@@ -328,24 +338,27 @@ def _given_splits(
 def _all_splits(
     used: dict[str, list[str]] | None,
     present: set[str],
-    config: FolderConfig,
+    shares: tuple[float, float],
+    salt: str,
     root: pathlib.Path,
 ) -> tuple[dict[str, list[str]], str]:
     """Returns the splits, and how they came about.
 
     Without a validation split, some groups of the training split are taken for it.
     """
-    shares = {"val_share": config.val_share, "test_share": config.test_share}
+    val_share, test_share = shares
     groups, how = present, "by a salted hash of the groups"
     if used is not None:
         how = "as given"
         train = set(used.get("train", ())) & present
-        if "val" in used or not train or not config.val_share:
+        if "val" in used or not train or not val_share:
             return used, how
-        groups, shares["test_share"] = train, 0.0
+        groups, test_share = train, 0.0
         how = "as given; validation by a salted hash of the training groups"
     try:
-        cut = splits.assign_shares(groups, salt=config.split_salt, **shares)
+        cut = splits.assign_shares(
+            groups, val_share=val_share, test_share=test_share, salt=salt
+        )
     except ValueError as error:
         raise ValueError(
             f"{root}: {error}; add images, set --val_share and --test_share, or name "
@@ -396,7 +409,7 @@ def _mapped(
 def survey(case: Case, root: str, config: FolderConfig) -> Surveyed:
     """Reads the files of a case and says what is in them."""
     loaded = load(pathlib.Path(root), case, config)
-    problems = list(loaded.problems)
+    problems = loaded.problems + doubts(loaded, case)
     if loaded.images and loaded.masks:
         try:
             for image in loaded.images:
@@ -488,12 +501,17 @@ def _painted(
 def _unit(
     case: Case, group: str, split_of: Mapping[str, str], root: pathlib.Path
 ) -> runner.Unit:
-    inputs = []
-    for path in (root / name for name in case.paths):
-        inputs += sorted(path.iterdir()) if path.is_dir() else [path]
-    return runner.Unit(
-        case.image, (split_of[group], group, case), tuple(map(str, inputs))
-    )
+    inputs = tuple(str(root / name) for name in _all_files(case, root))
+    return runner.Unit(case.image, (split_of[group], group, case), inputs)
+
+
+def _all_files(case: Case, root: pathlib.Path) -> list[str]:
+    """Returns the files of a case, and those in a folder of DICOM slices."""
+    names = []
+    for name in case.paths:
+        inside = (root / name).is_dir()
+        names += [f"{name}/{n}" for n in os.listdir(root / name)] if inside else [name]
+    return sorted(names)
 
 
 def _spec(
@@ -527,7 +545,7 @@ def _spec(
             "input": content_hash(
                 f"{name} {(root / name).stat().st_size}"
                 for case in cases
-                for name in case.paths
+                for name in _all_files(case, root)
             ),
             "splits": f"{split_hash:016x}",
         },
