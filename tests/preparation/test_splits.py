@@ -68,13 +68,13 @@ def test_read_returns_the_file(tmp_path):
     ("value", "message"),
     [
         ({"train": ["a"], "test": ["b", "a"]}, "'a' is in two splits, 'train' and"),
-        ({"train": ["a", "a"]}, "'a' stands twice in 'train'"),
+        ({"train": ["a", "a"]}, "'a' is listed twice in 'train'"),
         ({"training": ["a"]}, "split 'training', expected one of train, val, test"),
         ({"train": "a"}, "'train' is not a list of names"),
         ({"train": [1]}, "'train' is not a list of names"),
         ([], "expected a JSON object as split file, got list"),
-        ({}, "the split file names nobody"),
-        ({"train": []}, "the split file names nobody"),
+        ({}, "the split file names no patient"),
+        ({"train": []}, "the split file names no patient"),
         ("{", "not a valid split file in JSON"),
     ],
 )

@@ -39,7 +39,7 @@ def file_window(pixels: np.ndarray, rule: str) -> tuple[float, float]:
 
 def apply_window(pixels: np.ndarray, low: float, high: float) -> np.ndarray:
     """Maps `low` to 0 and `high` to 1, and clips: float32 of the same shape."""
-    scaled = (pixels - low) / max(high - low, np.finfo(np.float32).tiny)
+    scaled = (pixels - low) / max(high - low, float(np.finfo(np.float32).tiny))
     return scaled.clip(0.0, 1.0).astype(np.float32)
 
 

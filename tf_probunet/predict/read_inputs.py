@@ -55,8 +55,9 @@ def read_inputs(inputs: Sequence[str], crop: CropConfig) -> list[InputImage]:
 
 
 def _read_directory(path: pathlib.Path, crop: CropConfig) -> list[InputImage]:
-    found = _find(path)
-    other = found.pop(None, [])
+    files_by_kind = _find(path)
+    other = files_by_kind.pop(None, [])
+    found = {kind: paths for kind, paths in files_by_kind.items() if kind is not None}
     if not found:
         names = f" (among others {other[0].name})" if other else ""
         raise ValueError(

@@ -131,9 +131,9 @@ def read(path: files.Path) -> dict[str, list[str]]:
     try:
         json.dumps(splits, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError as error:
-        raise ValueError(f"{path}: holds names that are no text") from error
+        raise ValueError(f"{path}: holds names that are not text") from error
     if not any(splits.values()):
-        raise ValueError(f"{path}: the split file names nobody")
+        raise ValueError(f"{path}: the split file names no patient")
     for split, groups in splits.items():
         if split not in SPLITS:
             raise ValueError(
@@ -158,7 +158,7 @@ def split_of(splits: Mapping[str, Iterable[str]]) -> dict[str, str]:
     for split, groups in splits.items():
         for name in groups:
             if found.get(name) == split:
-                raise ValueError(f"{name!r} stands twice in {split!r}")
+                raise ValueError(f"{name!r} is listed twice in {split!r}")
             if name in found:
                 raise ValueError(
                     f"{name!r} is in two splits, {found[name]!r} and {split!r}"
