@@ -18,7 +18,7 @@ class Entry:
     Attributes:
         title: its name in tables and figures.
         class_name: its class in the module of `tf_probunet.models` with its name.
-        has_latents: whether its samples come from a latent space.
+        has_latents: whether it has a prior and a posterior over a latent vector.
         defaults: values for settings that are None in the configuration. They are the
             paper's for LIDC. The flag files have those for Cityscapes.
         fixed: settings that define the model and can't be chosen.
