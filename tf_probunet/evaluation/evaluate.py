@@ -218,6 +218,7 @@ class _Evaluation:
             both_empty=config.both_empty,
             num_classes=spec.num_classes,
             ignore_label=spec.ignore_label,
+            sampling=self._source.sampling,
         )
 
     def _check_offset(self) -> None:
@@ -241,6 +242,7 @@ class _Evaluation:
             "ignore_label": rules.ignore_label,
             "image_size": [size, size] if size else list(spec.image_shape[:2]),
             "num_samples": list(rules.counts),
+            "sampling": rules.sampling,
             "statistic": rules.statistic,
             "both_empty": rules.both_empty,
             "floor": self._floor_kind(),
@@ -280,7 +282,11 @@ class _Evaluation:
     def _score(self, batch: dict[str, np.ndarray], place: int) -> scoring.Arrays:
         saved = max(0, min(self._config.save_samples - place, len(batch["keys"])))
         drawn = self._source.draw(
-            batch["keys"], batch["image"], self._rules.counts[-1], with_mean=saved > 0
+            batch["keys"],
+            batch["image"],
+            self._rules.counts[-1],
+            with_mean=saved > 0,
+            fewer=self._rules.counts[:-1],
         )
         arrays = scoring.score(
             self._rules,
@@ -289,6 +295,8 @@ class _Evaluation:
             keys=batch["keys"],
             modes=batch.get("modes"),
             mode_probs=batch.get("mode_probs"),
+            sets=drawn.sets,
+            weights=drawn.weights,
         )
         if saved:
             arrays[_SAVED + "keys"] = np.array(batch["keys"][:saved])
@@ -306,7 +314,7 @@ class _Evaluation:
         del place
         count = self._rules.counts[-1]
         drawn = self._source.draw(batch["keys"], batch["image"], count)
-        return scoring.presence(drawn.labels, batch["labels"])
+        return scoring.presence(drawn.labels, batch["labels"], drawn.weights)
 
     def _smooth_priors(self) -> dict[str, np.ndarray]:
         """Returns the smoothed means of the priors by key; none without smoothing."""
@@ -418,7 +426,7 @@ def _move(batch: dict[str, np.ndarray], distance: int) -> None:
 
 def _open_source(config: EvaluationConfig, info: records.DatasetInfo) -> Source:
     if config.saved_model:
-        return sources.SavedModel(config.saved_model, config.seed)
+        return sources.SavedModel(config.saved_model, config.seed, config.sampling)
     splits = {config.split, config.validation_split} & set(info.splits)
     data = DataConfig(task=config.task or "plain", eval_size=config.eval_size or 0)
     return sources.SampleFiles(config.samples_dir, info, splits=splits, data=data)

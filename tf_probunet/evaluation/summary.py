@@ -261,11 +261,11 @@ def _binary(
     }
     if num_graders > 1:
         summary["ambiguity"] = _ambiguity(
-            arrays, validation, rules.counts[-1], num_graders
+            arrays, validation, rules.presence_steps, num_graders
         )
         if cross_fit and len(set(arrays["groups"])) > 1:
             summary["ambiguity"]["accuracy"] = ambiguity.cross_fitted_accuracy(
-                *_presences(arrays, num_graders), arrays["groups"], rules.counts[-1]
+                *_presences(arrays, num_graders), arrays["groups"], rules.presence_steps
             )
     return summary
 
