@@ -111,6 +111,11 @@ class _Evaluation:
                 f"{config.data_dir}: by is 'lesion', expected data of a background and "
                 f"one class, found the classes {', '.join(info.spec.class_names)}"
             )
+        if info.spec.is_mixed:
+            raise ValueError(
+                f"{config.data_dir}: by is 'lesion', expected images of one size with "
+                "the same number of graders"
+            )
         self._smoothed = self._smooth_priors()
         slices = self._stream(config.split, self._score_slices, "slices")
         scored = lesions.score(self._rules, slices, self._source.ways)
@@ -184,6 +189,11 @@ class _Evaluation:
                 "images": len(arrays["keys"]),
                 "groups": len(set(arrays["groups"])),
                 "graders": info.spec.num_graders,
+                **(
+                    {"fewest_graders": info.spec.fewest_graders}
+                    if self._rules.graders_vary
+                    else {}
+                ),
             },
             "model": self._source.description,
             "versions": {
@@ -218,6 +228,7 @@ class _Evaluation:
             both_empty=config.both_empty,
             num_classes=spec.num_classes,
             ignore_label=spec.ignore_label,
+            graders_vary=spec.min_graders is not None,
             sampling=self._source.sampling,
         )
 
@@ -241,6 +252,11 @@ class _Evaluation:
             "classes": list(spec.class_names),
             "ignore_label": rules.ignore_label,
             "image_size": [size, size] if size else list(spec.image_shape[:2]),
+            **(
+                {"smallest_image_size": list(spec.min_size)}
+                if spec.min_size is not None and not size
+                else {}
+            ),
             "num_samples": list(rules.counts),
             "sampling": rules.sampling,
             "statistic": rules.statistic,
@@ -299,14 +315,25 @@ class _Evaluation:
             weights=drawn.weights,
         )
         if saved:
-            arrays[_SAVED + "keys"] = np.array(batch["keys"][:saved])
-            arrays[_SAVED + "images"] = batch["image"][:saved]
-            arrays[_SAVED + "graders"] = batch["labels"][:saved]
-            arrays[_SAVED + "samples"] = drawn.labels[:saved]
+            kept = {
+                "keys": np.array(batch["keys"][:saved]),
+                "images": batch["image"][:saved],
+                "graders": batch["labels"][:saved],
+                "samples": drawn.labels[:saved],
+            }
             if drawn.mean is not None:
                 steps = np.rint(_MEAN_STEPS * drawn.mean[:saved])
-                arrays[_SAVED + "mean"] = (steps / _MEAN_STEPS).astype(np.float16)
+                kept["mean"] = (steps / _MEAN_STEPS).astype(np.float16)
+            if self._info.spec.is_mixed:
+                kept = results_dir.padded_samples(
+                    kept, self._largest_size(), self._info.spec.num_graders
+                )
+            arrays.update({_SAVED + name: array for name, array in kept.items()})
         return arrays
+
+    def _largest_size(self) -> tuple[int, int]:
+        size = self._data.frame_size
+        return (size, size) if size else self._info.spec.image_shape[:2]
 
     def _score_presence(
         self, batch: dict[str, np.ndarray], place: int
@@ -314,7 +341,12 @@ class _Evaluation:
         del place
         count = self._rules.counts[-1]
         drawn = self._source.draw(batch["keys"], batch["image"], count)
-        return scoring.presence(drawn.labels, batch["labels"], drawn.weights)
+        arrays = scoring.presence(drawn.labels, batch["labels"], drawn.weights)
+        if self._rules.graders_vary:
+            arrays["num_graders"] = np.full(
+                len(batch["keys"]), batch["labels"].shape[1]
+            )
+        return arrays
 
     def _smooth_priors(self) -> dict[str, np.ndarray]:
         """Returns the smoothed means of the priors by key; none without smoothing."""
@@ -377,7 +409,9 @@ class _Evaluation:
         examples = input_pipeline.evaluation_examples(
             self._info, split, self._data, size=self._data.frame_size
         )
-        examples = examples.take(stop).skip(start).batch(self._config.batch_size)
+        # Images that differ are scored one by one.
+        number = 1 if self._info.spec.is_mixed else self._config.batch_size
+        examples = examples.take(stop).skip(start).batch(number)
         with records.named_errors(self._info, split):
             for batch in examples.prefetch(1).as_numpy_iterator():
                 batch["keys"] = [key.decode() for key in batch.pop("key")]

@@ -53,6 +53,8 @@ class Rules:
         num_classes: classes of the graders' label maps.
         ignore_label: label of pixels that are not scored; None if there is none. In the
             switched task it is 255.
+        graders_vary: whether images have different numbers of graders. What needs two
+            graders is then NaN for an image with one.
         sampling: one of `SAMPLINGS`. Weighted samples have a single count.
     """
 
@@ -62,6 +64,7 @@ class Rules:
     both_empty: str = "zero"
     num_classes: int = 2
     ignore_label: int | None = None
+    graders_vary: bool = False
     sampling: str = "independent"
 
     def __post_init__(self):
@@ -164,6 +167,10 @@ def score(
             arrays.update(_baselines(rules, graders))
             images = zip(samples, graders, each)
             arrays.update(_stacked(_pixels(*image) for image in images))
+            if rules.graders_vary and graders.shape[1] == 1:
+                arrays["variance_ncc"] = np.full(len(graders), np.nan)
+    if rules.graders_vary:
+        arrays["num_graders"] = np.full(len(graders), graders.shape[1])
     return arrays
 
 
@@ -263,6 +270,8 @@ def _floors(
     if graders.shape[1] > 1:
         floor = ged.grader_floor(graders, rules.floor_counts, labels=rules.labels)
         return {"floor": floor}
+    if rules.graders_vary:
+        return {"floor": np.full((len(graders), len(rules.counts)), np.nan)}
     return {}
 
 

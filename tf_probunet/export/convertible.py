@@ -117,13 +117,19 @@ def load(
 
 
 def check_latents(model: tf.keras.Model) -> None:
-    """Checks that a model has latents.
+    """Checks that a model has latents with a Gaussian prior.
 
     Raises:
-        ValueError: it has none.
+        ValueError: it has none, or its prior is a mixture.
     """
     if not isinstance(model, ProbUNet):
         raise ValueError(_no_latents(model.name))
+    components = model.config.prior_components
+    if components > 1:
+        raise ValueError(
+            f"the prior is a mixture of {components} Gaussians, expected a model "
+            "trained with --prior_components=1"
+        )
 
 
 def check_size(model: ProbUNet, size: int) -> None:
@@ -171,6 +177,7 @@ def _from_saved_model(loaded: saved_models.LoadedModel) -> Convertible:
         name = loaded.metadata["model"]
         raise ValueError(f"{loaded.path}: {_no_latents(name)}")
     model = export.load_model(loaded)
+    check_latents(model)
     image_shape = loaded.dataset.get("image_shape", [None])
     convertible = Convertible(
         model=model,

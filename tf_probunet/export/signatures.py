@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from tf_probunet import seeds
+from tf_probunet.models import latent
 from tf_probunet.models.base import SegmentationModel
 from tf_probunet.models.prob_unet import ProbUNet
 
@@ -163,7 +164,7 @@ class Signatures:
             # The prior's mean is decoded with the samples, so the U-Net runs once.
             prior = self.model.prior(image)
             z = self.model.sample_latents(prior, num_samples, image_seeds)
-            z = tf.concat([prior.mean()[:, None], z], axis=1)  # [B, 1 + S, L]
+            z = tf.concat([latent.centre(prior)[:, None], z], axis=1)  # [B, 1 + S, L]
             decoded = segmentations(
                 self.model.decode_in_chunks(self.model.features(image), z)
             )
@@ -177,7 +178,17 @@ class Signatures:
         return {"mean": mean, "entropy": entropy, "labels": labels}
 
     def _prior(self, image):
-        return _moments(self.model.prior(self._checked_image(image)))
+        """Mean and standard deviation, and the components if it is a mixture."""
+        prior = self.model.prior(self._checked_image(image))
+        if not latent.is_mixture(prior):
+            return _moments(prior)
+        parts = _moments(prior.components_distribution)
+        return {
+            **_moments(prior),
+            "component_weights": latent.mixture_weights(prior),
+            "component_means": parts["mean"],
+            "component_stddevs": parts["stddev"],
+        }
 
     def _posterior(self, image, labels):
         image = self._checked_image(image)

@@ -11,7 +11,6 @@ from tf_probunet import noise, seeds
 from tf_probunet.artifacts.saved_model import LoadedModel
 from tf_probunet.config import SAMPLINGS
 from tf_probunet.imaging.resampling import resample
-from tf_probunet.predict import latents
 from tf_probunet.predict.tiles import tiles
 
 # The prior sees larger images at a lower resolution, to bound its memory.
@@ -167,10 +166,15 @@ def draw_latents(
     """Draws latents [count, L] from the prior, the same as the model itself draws."""
     seen = _reduced(image, model.size_divisor)
     prior = model.call("prior", seen[None], about=about)
+    mean, stddev = prior["mean"], prior["stddev"]  # [1, L]
     image_seed = seeds.fold_in(seeds.root(tf.constant(seed)), 0)
-    size = latents.dimensions(prior)
-    drawn = noise.draw(sampling, image_seed[None], count, size)[0].numpy()
-    return latents.from_noise(prior, drawn)[0]
+    is_mixture = "component_weights" in prior
+    dimensions = mean.shape[1] + is_mixture
+    drawn = noise.draw(sampling, image_seed[None], count, dimensions)
+    if is_mixture:
+        names = ("component_weights", "component_means", "component_stddevs")
+        return noise.of_mixture(drawn, *(prior[name] for name in names))[0].numpy()
+    return mean + stddev * drawn[0].numpy()
 
 
 def _reduced(image: np.ndarray, divisor: int) -> np.ndarray:
