@@ -11,7 +11,7 @@ import functools
 import math
 import typing
 from collections.abc import Sequence
-from typing import Any, ClassVar, Optional
+from typing import Any, ClassVar, Optional, TypeVar
 
 from tf_probunet import files
 from tf_probunet.models import registry
@@ -31,6 +31,8 @@ MAX_SAMPLES = 2**12  # Of one image.
 _MAX_CHANNELS = 2**13
 _MAX_INT = 2**31 - 1  # TensorFlow's limit, for integers that have none of their own.
 
+
+_Number = TypeVar("_Number", int, float)
 
 INTS = tuple[int, ...]  # The type of a list of numbers, such as 1,4,8,16.
 
@@ -84,6 +86,7 @@ def field_types(config_class: type) -> dict[str, tuple[type, bool]]:
     return types
 
 
+@dataclasses.dataclass(frozen=True)
 class Checked:
     """Base class of dataclasses that check their fields against types and limits.
 
@@ -95,7 +98,8 @@ class Checked:
     DROPPED: ClassVar[dict[str, Any]] = {}
 
     def __post_init__(self) -> None:
-        types = field_types(type(self))
+        own: type = type(self)
+        types = field_types(own)
         for setting in dataclasses.fields(self):
             value = getattr(self, setting.name)
             expected, may_be_none = types[setting.name]
@@ -246,6 +250,12 @@ class ModelConfig(Checked):
         "distance, with every new class counted as its old one; 0 to leave it out",
         at_least=0,
     )
+    mode_weight: float = field(
+        0.0,
+        "switched task: weight of the chi-squared divergence between the frequencies "
+        "of the 32 modes in these samples and their probabilities; 0 to leave it out",
+        at_least=0,
+    )
     class_balance: float = field(
         0.0,
         "weigh each pixel in the cross-entropy by the frequency of its class in the "
@@ -274,6 +284,13 @@ class ModelConfig(Checked):
     )
     fixed_prior: bool = field(
         False, "prob_unet: standard normal prior instead of a prior net (ablation)"
+    )
+    prior_stddev: float = field(
+        1.0,
+        "prob_unet with fixed_prior: standard deviation of the prior; with a larger "
+        "one, samples differ more from the start",
+        at_least=1e-3,
+        at_most=1e3,
     )
     posterior_sees_image: bool = field(
         True, "prob_unet: the posterior net sees the image too (off: ablation)"
@@ -320,6 +337,11 @@ class ModelConfig(Checked):
                 f"expected at most {MAX_SIZE_DIVISOR}"
             )
         fixed = registry.MODELS[self.name].fixed.get("fixed_prior", self.fixed_prior)
+        if self.prior_stddev != 1 and not fixed:
+            raise ValueError(
+                f"prior_stddev is {self.prior_stddev}, expected 1 unless the prior is "
+                f"fixed (fixed_prior)"
+            )
         if fixed and self.prior_components > 1:
             raise ValueError(
                 f"prior_components is {self.prior_components} with a fixed prior, "
@@ -344,10 +366,29 @@ class ModelConfig(Checked):
             )
 
     @property
+    def num_latents(self) -> int:
+        """`latent_dim`, which `models.with_defaults` has filled in."""
+        return _filled_in("latent_dim", self.latent_dim)
+
+    @property
+    def kl_beta(self) -> float:
+        """`beta`, which `models.with_defaults` has filled in."""
+        return _filled_in("beta", self.beta)
+
+    @property
     def size_divisor(self) -> int:
         """The height and width of an image must be multiples of this."""
         has_latents = registry.MODELS[self.name].has_latents
         return 2 ** (self.num_scales - 1) * (self.latent_pooling if has_latents else 1)
+
+
+def _filled_in(name: str, value: Optional[_Number]) -> _Number:
+    if value is None:
+        raise ValueError(
+            f"{name} is None, expected a number: models.build and "
+            "models.with_defaults fill in the model's own"
+        )
+    return value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -569,11 +610,12 @@ class Config:
         switched = self.data.task == "switched"  # The loss depends on the task too.
         model = dataclasses.replace(self.model, switched=switched)
         object.__setattr__(self, "model", model)
-        if model.segmentation_weight and not switched:
-            raise ValueError(
-                f"segmentation_weight is {model.segmentation_weight}, expected 0: the "
-                f"task is {self.data.task!r}, not 'switched'"
-            )
+        for name in ("segmentation_weight", "mode_weight"):
+            if getattr(model, name) and not switched:
+                raise ValueError(
+                    f"{name} is {getattr(model, name)}, expected 0: the task is "
+                    f"{self.data.task!r}, not 'switched'"
+                )
         divisor = self.model.size_divisor
         pooled = " after the latent pooling" if self.model.latent_pooling > 1 else ""
         for name in ("crop_size", "eval_size"):
@@ -602,7 +644,7 @@ class Config:
         Raises:
             ValueError: a section is missing, a setting is unknown, or a value is bad.
         """
-        sections = {part.name: type(part.default) for part in dataclasses.fields(cls)}
+        sections: dict[str, type[Checked]] = typing.get_type_hints(cls)
         if set(value) != set(sections):
             raise ValueError(
                 f"{source}: has the sections {sorted(value)}, expected "

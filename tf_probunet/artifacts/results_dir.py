@@ -24,14 +24,14 @@ MARKDOWN_NAME = "results.md"
 CSV_NAME = "results.csv"
 
 # What every `results.json` holds. There is more, depending on the data.
-_SECTIONS = {
+_SECTIONS: dict[str, list[type]] = {
     "ged": [dict],
     "protocol": [dict],
     "data": [dict],
     "model": [dict],
     "command": [str],
 }
-_FIELDS = {
+_FIELDS: dict[str, dict[str, list[type]]] = {
     "protocol": {"image_size": [list], "statistic": [str], "limit": [int]},
     "data": {
         "name": [str],
@@ -76,7 +76,12 @@ class Samples(NamedTuple):
 
     def first(self, number: int) -> Samples:
         """Returns the first `number` images."""
-        return Samples(*(entries[:number] for entries in self))
+        return Samples(
+            self.keys[:number],
+            self.images[:number],
+            self.graders[:number],
+            self.samples[:number],
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,6 +190,19 @@ class Results:
         _check_interval(f"{name} of {count} samples", found, self.path / RESULTS_NAME)
         return found
 
+    def required_interval(self, name: str, count: int) -> dict[str, Any]:
+        """Returns the `mean`, `low` and `high` of a metric; see `interval`.
+
+        Raises:
+            ValueError: the results lack the metric.
+        """
+        found = self.interval(name, count)
+        if found is None:
+            raise ValueError(
+                f"{self.path / RESULTS_NAME}: lacks {name} of {count} samples"
+            )
+        return found
+
     def samples(self, keys: Sequence[str] = (), number: int = 0) -> Samples:
         """Returns the images that were kept with their samples.
 
@@ -202,12 +220,14 @@ class Results:
         _check_samples(stored, path)
         places = _places([str(key) for key in stored[0]], keys, number, path)
         chosen = [array[places] for array in stored]
-        maps = chosen[1:]
+        names, images, graders, samples = chosen
+        maps: list[Any] = [images, graders, samples]
         if "sizes" in self._samples:
-            extents = [_entry(self._samples, n, path) for n in ("sizes", "num_graders")]
-            _check_extents(*extents, stored[1:], path)
-            maps = _unpadded(*(array[places] for array in extents), *maps)
-        return Samples([str(key) for key in chosen[0]], *maps)
+            sizes = _entry(self._samples, "sizes", path)
+            num_graders = _entry(self._samples, "num_graders", path)
+            _check_extents(sizes, num_graders, stored[1:], path)
+            maps = [*_unpadded(sizes[places], num_graders[places], *chosen[1:])]
+        return Samples([str(key) for key in names], *maps)
 
     @functools.cached_property
     def _samples(self) -> dict[str, np.ndarray]:

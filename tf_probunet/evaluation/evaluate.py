@@ -295,7 +295,7 @@ class _Evaluation:
                 return f"there are no samples of the split {split!r}"
         return None
 
-    def _score(self, batch: dict[str, np.ndarray], place: int) -> scoring.Arrays:
+    def _score(self, batch: dict[str, Any], place: int) -> scoring.Arrays:
         saved = max(0, min(self._config.save_samples - place, len(batch["keys"])))
         drawn = self._source.draw(
             batch["keys"],
@@ -333,11 +333,10 @@ class _Evaluation:
 
     def _largest_size(self) -> tuple[int, int]:
         size = self._data.frame_size
-        return (size, size) if size else self._info.spec.image_shape[:2]
+        height, width, _ = self._info.spec.image_shape
+        return (size, size) if size else (height, width)
 
-    def _score_presence(
-        self, batch: dict[str, np.ndarray], place: int
-    ) -> scoring.Arrays:
+    def _score_presence(self, batch: dict[str, Any], place: int) -> scoring.Arrays:
         del place
         count = self._rules.counts[-1]
         drawn = self._source.draw(batch["keys"], batch["image"], count)
@@ -351,15 +350,18 @@ class _Evaluation:
     def _smooth_priors(self) -> dict[str, np.ndarray]:
         """Returns the smoothed means of the priors by key; none without smoothing."""
         config, sigma = self._config, self._config.smooth_slices
-        if not sigma or "smoothed" not in self._source.ways:
+        source = self._source
+        if not sigma or not isinstance(source, sources.SavedModel):
+            return {}
+        if "smoothed" not in source.ways:
             return {}
         total = self._count(config.split)
         means: dict[str, np.ndarray] = {}
         for batch in self._batches(config.split, 0, total):
-            means.update(self._source.prior_means(batch["keys"], batch["image"]))
+            means.update(source.prior_means(batch["keys"], batch["image"]))
         return lesions.smoothed(means, list(means), sigma)
 
-    def _score_slices(self, batch: dict[str, np.ndarray], place: int) -> scoring.Arrays:
+    def _score_slices(self, batch: dict[str, Any], place: int) -> scoring.Arrays:
         del place
         counts = []
         for key, image, graders in zip(batch["keys"], batch["image"], batch["labels"]):
@@ -382,7 +384,7 @@ class _Evaluation:
     def _stream(
         self,
         split: str,
-        score: Callable[[dict[str, np.ndarray], int], scoring.Arrays],
+        score: Callable[[dict[str, Any], int], scoring.Arrays],
         what: str,
     ) -> scoring.Arrays:
         """Scores a split in batches, starting where an earlier call stopped."""
@@ -403,9 +405,7 @@ class _Evaluation:
             progress.close()
         return parts.table()
 
-    def _batches(
-        self, split: str, start: int, stop: int
-    ) -> Iterator[dict[str, np.ndarray]]:
+    def _batches(self, split: str, start: int, stop: int) -> Iterator[dict[str, Any]]:
         examples = input_pipeline.evaluation_examples(
             self._info, split, self._data, size=self._data.frame_size
         )
@@ -442,14 +442,14 @@ class _Evaluation:
         return resume.parts_dir(self._config.out_dir, settings)
 
 
-def _move(batch: dict[str, np.ndarray], distance: int) -> None:
+def _move(batch: dict[str, Any], distance: int) -> None:
     """Moves images and labels around the frame, in a direction drawn from the key.
 
     What leaves the frame on one side enters it on the other, so the overlap of any two
     masks stays as it is.
     """
-    angles = [salted_hash(key, "direction of the offset") for key in batch["keys"]]
-    angles = 2.0 * np.pi * np.array(angles, np.float64) / 2**64
+    hashes = [salted_hash(key, "direction of the offset") for key in batch["keys"]]
+    angles = 2.0 * np.pi * np.array(hashes, np.float64) / 2**64
     moves = np.rint(distance * np.stack([np.sin(angles), np.cos(angles)], axis=1))
     row_axes = {"image": 0, "labels": 1, "modes": 1}  # Of a single image.
     for name in row_axes.keys() & batch.keys():
@@ -463,6 +463,7 @@ def _open_source(config: EvaluationConfig, info: records.DatasetInfo) -> Source:
         return sources.SavedModel(config.saved_model, config.seed, config.sampling)
     splits = {config.split, config.validation_split} & set(info.splits)
     data = DataConfig(task=config.task or "plain", eval_size=config.eval_size or 0)
+    assert config.samples_dir is not None  # The configuration has one of the two.
     return sources.SampleFiles(config.samples_dir, info, splits=splits, data=data)
 
 

@@ -13,6 +13,7 @@ import hashlib
 import pathlib
 import urllib.parse
 from collections.abc import Collection, Mapping
+from typing import Any
 
 import numpy as np
 import PIL.Image
@@ -64,7 +65,7 @@ def write(
             f"{key}: samples are {samples.dtype}{list(samples.shape)}; expected "
             "integers [S, H, W]"
         )
-    stored = {ARRAY_NAME: samples}
+    stored: dict[str, Any] = {ARRAY_NAME: samples}
     if weights is not None:
         with checks.naming(key):
             stored[WEIGHTS_NAME] = checks.mode_weights(weights, (len(samples),))

@@ -155,7 +155,7 @@ def score(
     with checks.naming(keys):
         arrays = _energy(rules, drawn, graders)
         arrays.update(_floors(rules, graders, modes, mode_probs))
-        if modes is not None:
+        if modes is not None and mode_probs is not None:
             arrays.update(_exact(rules, drawn, modes, mode_probs))
         cross = distance_blocks(samples, graders, labels=rules.labels).cross
         each = [None] * len(samples) if weights is None else weights
@@ -258,7 +258,7 @@ def _floors(
         if rules.sampling != "independent":
             return {}
         return {"floor": np.zeros((len(graders), len(rules.counts)))}
-    if modes is not None:
+    if modes is not None and mode_probs is not None:
         floor = ged.known_floor(
             graders,
             rules.floor_counts,

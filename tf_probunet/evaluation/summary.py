@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -153,7 +153,7 @@ def summarise(
     return plain(summary)
 
 
-def resampled(groups: Sequence[str]) -> str:
+def resampled(groups: np.ndarray) -> str:
     """Returns what the bootstrap resamples: "groups", or "images" if groups are few.
 
     Args:
@@ -254,7 +254,7 @@ def _binary(
     validation: Arrays | None,
     cross_fit: bool,
 ) -> dict[str, Any]:
-    summary = {
+    summary: dict[str, Any] = {
         "calibration": {
             name: _reliability(arrays[array]) for name, array in _RELIABILITIES.items()
         },
@@ -282,7 +282,7 @@ def _reliability(sums: np.ndarray) -> dict[str, Any]:
     predicted, observed = total.curve()
     return {
         "ece": total.expected_calibration_error(),
-        "count": total.count,
+        "count": total.number,
         "predicted": predicted,
         "observed": observed,
     }
@@ -296,7 +296,8 @@ def _strata(arrays: Arrays, num_graders: int) -> dict[Any, dict[str, Any]]:
     columns = {"ged": arrays["ged"][:, -1], "hungarian_iou": arrays["hungarian_iou"]}
     if "floor" in arrays:
         columns["floor"] = arrays["floor"][:, -1]
-    present, names = arrays["grader_presence"], list(range(num_graders + 1))
+    present = arrays["grader_presence"]
+    names: list[Any] = list(range(num_graders + 1))
     if "num_graders" in arrays:
         present = 1 * (present > 0) + (present == arrays["num_graders"])
         names = ["none", "some", "all"]

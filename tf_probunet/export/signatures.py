@@ -76,16 +76,16 @@ class Signatures:
                 shared then.
         """
         network = network or self.network()
-        if self.sees is None:
+        sees = self.sees
+        if sees is None:
             return network
 
         def call(name: str, image: tf.Tensor, *others: tf.Tensor) -> Outputs:
             image = self._checked_frame(image)
             if name in _TAKE_LABELS:
-                labels, *others = others
-                labels = self._checked_labels(image, labels)
-                others = (_middle(labels, self.sees), *others)
-            outputs = network[name](_middle(image, self.sees), *others)
+                labels = self._checked_labels(image, others[0])
+                others = (_middle(labels, sees), *others[1:])
+            outputs = network[name](_middle(image, sees), *others)
             if name not in _GIVE_MAPS:
                 return outputs
             return {key: _framed(key, maps, image) for key, maps in outputs.items()}

@@ -156,7 +156,7 @@ def draw_dropout_unet() -> Figure:
     """Draws the Dropout U-Net: another mask, another sample."""
     canvas = Canvas(7.6, 2.9)
     _unet(canvas, dropped=2, output="$S_i$")
-    canvas.text(3.1, -1.2, "dropout p = 0.5, drawn anew for each sample", fontsize=7)
+    canvas.text(3.1, -1.2, "dropout p = 0.5, redrawn for each sample", fontsize=7)
     return canvas.figure
 
 

@@ -53,7 +53,7 @@ def scores(results: Results) -> Scores:
     counts, values = results.array("counts"), results.array("ged")
     if not values.size:
         raise ValueError(f"{results.path}: no images, expected at least one")
-    means = [results.interval("ged", n) for n in results.counts]
+    means = [results.required_interval("ged", n) for n in results.counts]
     low, high = (
         np.array([_number(mean[side]) for mean in means]) for side in ("low", "high")
     )
@@ -144,13 +144,10 @@ def _strip(
         label="images",
     )
     mean = values.mean()
-    if (
-        model.low is not None
-        and np.isfinite([model.low[column], model.high[column]]).all()
-    ):
-        axis.plot(
-            [x, x], [model.low[column], model.high[column]], color="black", lw=1.2
-        )
+    if model.low is not None and model.high is not None:
+        bounds = [model.low[column], model.high[column]]
+        if np.isfinite(bounds).all():
+            axis.plot([x, x], bounds, color="black", lw=1.2)
     axis.plot(
         x,
         mean,
@@ -199,7 +196,7 @@ def _draw_floors(axis: Axes, floors: Sequence[float], chosen: bool) -> None:
             )
 
 
-_FLOOR_LINES = {
+_FLOOR_LINES: dict[bool, dict[str, Any]] = {
     chosen: {"color": "black", "linewidth": 1.2, "linestyle": (0, dashes)}
     for chosen, dashes in ((False, (4, 2)), (True, (1, 1.2)))
 }

@@ -117,7 +117,7 @@ def _m_heads_cost(config: ModelConfig, size: tuple[int, int]) -> Cost:
 
 
 def _prob_unet_cost(config: ModelConfig, size: tuple[int, int]) -> Cost:
-    image, latent = config.image_channels, config.latent_dim
+    image, latent = config.image_channels, config.num_latents
     seen = config.num_classes + (image if config.posterior_sees_image else 0)
     posterior = _gaussian(config, seen, size)
     prior = [] if config.fixed_prior else _prior(config, size)
@@ -160,7 +160,7 @@ def _unet(config: ModelConfig, inputs: int, size: tuple[int, int]) -> list[Conv]
 def _gaussian(config: ModelConfig, inputs: int, size: tuple[int, int]) -> list[Conv]:
     height, width = size[0] // config.latent_pooling, size[1] // config.latent_pooling
     encoder = _encoder(config, inputs, (height, width))
-    return [*encoder, Conv(1, encoder[-1].outputs, 2 * config.latent_dim, 1)]
+    return [*encoder, Conv(1, encoder[-1].outputs, 2 * config.num_latents, 1)]
 
 
 def _prior(config: ModelConfig, size: tuple[int, int]) -> list[Conv]:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Union
 
 import tensorflow as tf
-import tensorflow_probability as tfp
+from tensorflow_probability import distributions as tfd
 
 from tf_probunet import noise as noise_lib
 from tf_probunet.config import ModelConfig
 from tf_probunet.models.blocks import Encoder, Initializers
-
-tfd = tfp.distributions
 
 # A mixture has a `tfd.Categorical` and a `tfd.MultivariateNormalDiag`, batch [B, K].
 Latents = Union[tfd.MultivariateNormalDiag, tfd.MixtureSameFamily]

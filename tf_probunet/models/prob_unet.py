@@ -6,8 +6,10 @@ The three ablations of the paper are settings of the same class: `fixed_prior`,
 
 from __future__ import annotations
 
+import math
+
 import tensorflow as tf
-import tensorflow_probability as tfp
+from tensorflow_probability import distributions as tfd
 
 from tf_probunet import noise, seeds
 from tf_probunet.config import SAMPLINGS, ModelConfig
@@ -22,8 +24,6 @@ from tf_probunet.models.blocks import Initializers
 from tf_probunet.models.f_comb import FComb
 from tf_probunet.models.latent import GaussianEncoder, Latents, MixtureEncoder
 from tf_probunet.models.unet import UNetCore
-
-tfd = tfp.distributions
 
 # The most activations of f_comb that are held at once (4 MB), unless a single sample of
 # the batch has more. On a CPU, 2 to 16 MB take the same time and 64 MB take longer.
@@ -46,7 +46,7 @@ class ProbUNet(SegmentationModel):
         init = Initializers(config.initializer, seed)
         self._late = config.injection == "end"
         self.unet = UNetCore(config, init)
-        size, components = config.latent_dim, config.prior_components
+        size, components = config.num_latents, config.prior_components
         self.prior_net: GaussianEncoder | None = None
         if components > 1:
             self.prior_net = MixtureEncoder(config, size, components, init, "prior")
@@ -56,7 +56,7 @@ class ProbUNet(SegmentationModel):
         self.f_comb = FComb(
             config.comb_channels or config.base_channels,
             config.num_classes,
-            config.latent_dim if self._late else 0,
+            config.num_latents if self._late else 0,
             init,
         )
 
@@ -71,8 +71,9 @@ class ProbUNet(SegmentationModel):
         With `prior_components` above 1, it is a mixture of Gaussians.
         """
         if self.prior_net is None:
-            mean = tf.zeros([tf.shape(image)[0], self.config.latent_dim])
-            return latent.gaussian(mean, tf.zeros_like(mean))
+            mean = tf.zeros([tf.shape(image)[0], self.config.num_latents])
+            log_stddev = math.log(self.config.prior_stddev)
+            return latent.gaussian(mean, tf.fill(tf.shape(mean), log_stddev))
         if self.config.prior_components > 1:
             return latent.mixture(*self.prior_net(image))
         return latent.gaussian(*self.prior_net(image))
@@ -112,7 +113,7 @@ class ProbUNet(SegmentationModel):
         shape, num_samples = tf.shape(features), tf.shape(z)[1]
         planes = tf.broadcast_to(
             z[:, :, None, None, :],
-            [shape[0], num_samples, shape[1], shape[2], self.config.latent_dim],
+            [shape[0], num_samples, shape[1], shape[2], self.config.num_latents],
         )
         images = tf.repeat(features[:, None], num_samples, axis=1)
         inputs = tf.concat([images, planes], axis=-1)  # [B, S, H, W, C + L]
@@ -152,12 +153,12 @@ class ProbUNet(SegmentationModel):
         posterior = self._posteriors(batch["image"], labels)
         drawn = tf.random.stateless_normal(tf.shape(posterior.mean()), seed)
         z = posterior.mean() + posterior.stddev() * drawn  # [B G, L]
-        z = tf.reshape(z, [-1, num_graders, self.config.latent_dim])
+        z = tf.reshape(z, [-1, num_graders, self.config.num_latents])
         logits = self.decode(features, z)  # [B, G, H, W, K]
         weights = grader_weights(batch)
         settings = {
             "nats": tf.reshape(self.cross_entropy(logits, labels), [-1]),
-            "beta": kl_weight * self.config.beta,
+            "beta": kl_weight * self.config.kl_beta,
             "weights": None if weights is None else tf.reshape(weights, [-1]),
         }
         prior = latent.repeat(prior, num_graders)
@@ -183,7 +184,7 @@ class ProbUNet(SegmentationModel):
         features, prior = shared
         draw = noise.NOISES[self.config.energy_noise]
         image_seeds = seeds.per_image(seed, tf.shape(features)[0])
-        count, size = self.config.energy_samples, self.config.latent_dim
+        count, size = self.config.energy_samples, self.config.num_latents
         if not latent.is_mixture(prior):
             z = draw(image_seeds, count, size)
             return self.decode(features, latent.from_noise(prior, z))
