@@ -96,6 +96,23 @@ def read_volume(path: pathlib.Path, name: str, crop: CropConfig) -> list[InputIm
     return images
 
 
+def read_labels(path: pathlib.Path) -> tuple[np.ndarray, np.ndarray]:
+    """Reads a label map of three dimensions.
+
+    Returns:
+        labels: [columns, rows, slices] int32.
+        affine: takes (column, row, slice, 1) to millimetres.
+
+    Raises:
+        ValueError: nibabel is missing, or the file is damaged or holds something else.
+    """
+    values, affine, _, _ = _read(path)
+    labels = np.rint(values)
+    if not (np.abs(labels) < 2**24).all() or (labels != values).any():
+        raise ValueError(f"{path}: values between labels, expected whole numbers")
+    return labels.astype(np.int32), affine
+
+
 def _read(path: pathlib.Path) -> tuple[np.ndarray, np.ndarray, tuple, bool]:
     """Returns [columns, rows, slices] float32, affine, file's axes, 8 bit or not."""
     nib = nibabel()

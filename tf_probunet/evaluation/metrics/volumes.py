@@ -95,6 +95,18 @@ def diameter_mm(mask: np.ndarray, spacing_mm: Sequence[float]) -> float:
     return float(np.sqrt(max(apart.max(), 0.0)))
 
 
+def smoothing_weights(places: Sequence[float], sigma: float) -> np.ndarray:
+    """Returns the weights [Z, Z] of a Gaussian along the slices; rows sum to 1.
+
+    Args:
+        places: [Z] of the slices, in units of slices.
+        sigma: its standard deviation in slices.
+    """
+    places = np.asarray(places, float)
+    weights = np.exp(-(((places[:, None] - places) / sigma) ** 2) / 2)
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
 def _numbers(values: np.ndarray) -> np.ndarray:
     values = np.asarray(values, np.float64)
     if values.ndim != 1 or not values.size or not np.isfinite(values).all():
