@@ -23,10 +23,11 @@ _AFTER_EXPORT = "readers of saved models"
 _ALLOWED = {
     **{part: _BASE for part in _BASE},
     "seeds": _BASE,
+    "noise": _BASE | {"seeds"},
     "dataset": _BASE | {"seeds", "dataset"},
     "imaging": _BASE | {"imaging"},
     "preparation": _BASE | {"dataset", "imaging", "preparation"},
-    "models": _BASE | {"seeds", "models"},
+    "models": _BASE | {"seeds", "noise", "models"},
     "training": _METRICS
     | {"seeds", "dataset", "models", "figures", "artifacts", "training"},
     "artifacts": _BASE | {"artifacts", "results"},

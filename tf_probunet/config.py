@@ -17,6 +17,8 @@ from tf_probunet import files
 from tf_probunet.models import registry
 
 TASKS = ("plain", "switched")
+# How the samples of an image are drawn; see docs/evaluation.md.
+SAMPLINGS = ("independent", "stratified")
 # The pixel size that is assumed for LIDC-IDRI slices that keep the size of their scan,
 # which is between 0.46 and 0.98 mm.
 NATIVE_LIDC_MM = 0.7
@@ -223,13 +225,19 @@ class ModelConfig(Checked):
         "stratified",
         "prob_unet, image2image_vae: spread the latents of these samples over the "
         "prior, or draw them independently",
-        choices=("stratified", "independent"),
+        choices=SAMPLINGS,
     )
     energy_overlap: str = field(
         "product",
         "soft intersection of two samples: the sum over pixels of the product of "
         "their probabilities, or of the smaller one (min), which gives crisper samples",
         choices=("product", "min"),
+    )
+    learned: str = field(
+        "all",
+        "which weights learn: all, or those of the posterior net alone, to fit it to a "
+        "model that was trained on the energy distance",
+        choices=("all", "posterior"),
     )
     initializer: str = field(
         "orthogonal",
@@ -272,6 +280,19 @@ class ModelConfig(Checked):
         if not self.elbo_weight and not self.energy_weight:
             raise ValueError(
                 "elbo_weight and energy_weight are 0, expected at least one above 0"
+            )
+        if self.learned == "posterior":
+            self._check_posterior_learns()
+
+    def _check_posterior_learns(self) -> None:
+        if not registry.MODELS[self.name].has_latents:
+            raise ValueError(
+                f"learned is 'posterior', expected 'all': {self.name} has no posterior"
+            )
+        if not self.elbo_weight:
+            raise ValueError(
+                "learned is 'posterior' and elbo_weight is 0, expected a weight above "
+                "0: the posterior learns from the evidence lower bound"
             )
 
     @property

@@ -104,6 +104,26 @@ def test_without_the_elbo_all_but_the_posterior_learn():
         assert changed == (id(new) not in posterior), new.name
 
 
+def test_the_posterior_can_learn_alone():
+    golden = NAMED["prob_unet"].on_energy(energy_weight=0.0, learned="posterior")
+    before = golden.build(1)
+    seed = seeds.root(3)
+    model = golden.build(1)
+    model.compile(tf.keras.optimizers.Adam(0.01))
+    step = model.make_train_function()
+    batches = iter(tf.data.Dataset.from_tensors(_batch()).repeat(30))
+    for _ in range(30):
+        step(batches)
+    assert (
+        model.objective(_batch(), seed)["loss"]
+        < before.objective(_batch(), seed)["loss"]
+    )
+    posterior = {id(v) for v in model.posterior_net.trainable_variables}
+    for old, new in zip(before.trainable_variables, model.trainable_variables):
+        changed = np.any(old.numpy() != new.numpy())
+        assert changed == (id(new) in posterior), new.name
+
+
 @pytest.mark.parametrize("name", ["unet", "dropout_unet", "m_heads"])
 def test_several_graders_count_like_as_many_batches(name, batch):
     model = models.build(tiny.network(name=name, num_heads=3), 3)

@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from tf_probunet import lane, seeds
-from tf_probunet.config import ModelConfig
+from tf_probunet.config import SAMPLINGS, ModelConfig
 from tf_probunet.models import losses
 from tf_probunet.models.f_comb import FComb
 from tf_probunet.models.weight_average import WeightAverage
@@ -37,6 +37,8 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         seed: the seed of everything random in training.
         is_stochastic: whether the samples depend on the seed.
         max_samples: the number of different samples, or None if there is no limit.
+        samplings: the ways of drawing that `sample` knows. A model that has more than
+            the first takes their name as its argument `sampling`.
         bad_step: the first step with a term that was not finite, or -1.
         bad_terms: [T], 1 for each of `term_names` that was not finite in that step.
         stop_asked: set to 1 by a worker that wants to end the run.
@@ -45,6 +47,7 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
 
     is_stochastic = False
     max_samples: int | None = None
+    samplings: tuple[str, ...] = SAMPLINGS[:1]
 
     def __init__(self, config: ModelConfig, seed: int = 0, name: str | None = None):
         super().__init__(name=name or config.name)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from tf_probunet import seeds
-from tf_probunet.config import ModelConfig
-from tf_probunet.models import losses, noise
+from tf_probunet import noise, seeds
+from tf_probunet.config import SAMPLINGS, ModelConfig
+from tf_probunet.models import losses
 from tf_probunet.models.base import (
     Batch,
     SegmentationModel,
@@ -39,6 +39,7 @@ class ProbUNet(SegmentationModel):
     """
 
     is_stochastic = True
+    samplings = SAMPLINGS
 
     def __init__(self, config: ModelConfig, seed: int = 0):
         super().__init__(config, seed)
@@ -117,11 +118,17 @@ class ProbUNet(SegmentationModel):
 
     @property
     def learned_variables(self) -> list[tf.Variable]:
-        """All weights, or all but the posterior's if the loss has no ELBO."""
+        """The weights that the configuration lets learn.
+
+        Without an ELBO in the loss, the posterior's weights are not among them.
+        """
+        posterior = self.posterior_net.trainable_variables
+        if self.config.learned == "posterior":
+            return posterior
         if self.config.elbo_weight:
             return self.trainable_variables
-        posterior = {id(v) for v in self.posterior_net.trainable_variables}
-        return [v for v in self.trainable_variables if id(v) not in posterior]
+        left_out = {id(v) for v in posterior}
+        return [v for v in self.trainable_variables if id(v) not in left_out]
 
     def shared(self, image: tf.Tensor) -> tuple[tf.Tensor, tfd.MultivariateNormalDiag]:
         """Returns the features and the prior of the images."""
@@ -174,10 +181,17 @@ class ProbUNet(SegmentationModel):
         )
 
     def sample(
-        self, image: tf.Tensor, num_samples: int | tf.Tensor, seed: tf.Tensor
+        self,
+        image: tf.Tensor,
+        num_samples: int | tf.Tensor,
+        seed: tf.Tensor,
+        sampling: str = "independent",
     ) -> tf.Tensor:
-        """Draws latents from the prior and decodes them: [B, S, H, W, K] logits."""
-        z = self.sample_latents(self.prior(image), num_samples, seed)
+        """Draws latents from the prior and decodes them: [B, S, H, W, K] logits.
+
+        `sampling` is one of `samplings`; see `noise.draw`.
+        """
+        z = self.sample_latents(self.prior(image), num_samples, seed, sampling)
         return self.decode_in_chunks(self.features(image), z)
 
     def sample_latents(
@@ -185,10 +199,12 @@ class ProbUNet(SegmentationModel):
         distribution: tfd.MultivariateNormalDiag,
         num_samples: int | tf.Tensor,
         seed: tf.Tensor,
+        sampling: str = "independent",
     ) -> tf.Tensor:
         """Draws latents [B, S, L]; `seed` is int32[2] or int32[B, 2]."""
         mean, stddev = distribution.mean(), distribution.stddev()
-        z = noise.independent(
+        z = noise.draw(
+            sampling,
             seeds.per_image(seed, tf.shape(mean)[0]),
             num_samples,
             self.config.latent_dim,
