@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 from scipy import special
 
+from tf_probunet import noise as noise_lib
 from tf_probunet import seeds
 
 Prior = Mapping[str, np.ndarray]  # The outputs of the function `prior`, for B images.
@@ -22,10 +23,19 @@ def dimensions(prior: Prior) -> int:
     return prior["mean"].shape[-1] + ("component_weights" in prior)
 
 
-def draw_noise(count: int, size: int, seed: int) -> np.ndarray:
-    """Draws standard normal noise [count, size], the same as the model itself draws."""
+def draw_noise(
+    count: int, size: int, seed: int, sampling: str = "independent"
+) -> np.ndarray:
+    """Draws standard normal noise [count, size], the same as the model itself draws.
+
+    Args:
+        count: number of samples.
+        size: numbers of each, see `dimensions`.
+        seed: of the samples.
+        sampling: one of `config.SAMPLINGS`.
+    """
     image_seed = seeds.fold_in(seeds.root(tf.constant(seed)), 0)
-    return seeds.normal(image_seed[None], [count, size])[0].numpy()
+    return noise_lib.draw(sampling, image_seed[None], count, size)[0].numpy()
 
 
 def from_noise(prior: Prior, noise: np.ndarray) -> np.ndarray:

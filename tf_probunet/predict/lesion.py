@@ -321,7 +321,9 @@ def _draw(
         ]
     else:
         prior = model.call("prior", images, about=about)
-        noise = latents.draw_noise(count, latents.dimensions(prior), seed)
+        noise = latents.draw_noise(
+            count, latents.dimensions(prior), seed, sampling.default_sampling(model)
+        )
         z = latents.from_noise(prior, noise)  # [Z, S, L]
         if smooth_slices:
             weights = volumes.smoothing_weights(np.arange(len(frames)), smooth_slices)
