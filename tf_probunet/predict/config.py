@@ -73,7 +73,7 @@ class LesionConfig(Checked):
         at_most=1,
     )
     smooth_slices: float = field(
-        0.0,
+        1.0,
         "standard deviation, in slices, of a Gaussian that smooths the means of the "
         "priors along the slices of a lesion; 0 for none",
         at_least=0,

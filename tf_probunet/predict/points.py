@@ -202,7 +202,8 @@ def _segment_points(dataset: pydicom.Dataset) -> dict[int, list[np.ndarray]]:
         rows, cols = np.nonzero(frame > half)
         if not len(rows):
             continue
-        number = int(groups.SegmentIdentificationSequence[0].ReferencedSegmentNumber)
+        segment = _group(groups, shared, "SegmentIdentificationSequence")
+        number = int(segment.ReferencedSegmentNumber)
         measures = _group(groups, shared, "PixelMeasuresSequence")
         height, width = map(float, measures.PixelSpacing)
         plane = _group(groups, shared, "PlaneOrientationSequence")
