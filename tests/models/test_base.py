@@ -54,6 +54,54 @@ def test_all_heads_are_samples_whatever_the_number():
     assert float(terms["energy_distance"]) == pytest.approx(float(distance), rel=1e-4)
 
 
+def _streets():
+    """Two streets with road, sidewalk, car and an ignored corner, two flips of each."""
+    columns = tf.constant([0, 0, 0, 1, 1, 13, 2, 255])
+    labels = tf.broadcast_to(columns, [BATCH, SIZE, SIZE])
+    noise = tf.random.stateless_uniform([BATCH, SIZE, SIZE, 1], [1, 1])
+    image = 0.2 * noise + tf.cast(labels[..., None] % 16, tf.float32) / 16.0
+    flipped = tf.where(labels == 1, 19, labels)
+    return {"image": image, "labels": tf.stack([flipped, labels], axis=1)}
+
+
+SWITCHED = {"switched": True, "num_classes": 24, "ignore_label": 255}
+
+
+@pytest.mark.parametrize("golden", GOLDENS, ids=lambda golden: golden.name)
+def test_the_loss_has_the_switched_distance_and_segmentation_of_samples(golden):
+    batch = _streets()
+    own = {**SWITCHED, "energy_samples": 2, "elbo_weight": 0.5}
+    energy = {"energy_epsilon": 0.5, "segmentation_weight": 0.25, "class_balance": 0.5}
+    model = golden.on_energy(**own, **energy).build(1)
+    terms = model.objective(batch, seeds.root(3))
+    count = 1 if golden.name == "unet" else 2
+    samples = model.sample(batch["image"], count, seeds.fold_in(seeds.root(3), 1))
+    labels = batch["labels"][:, 1]
+    distance = losses.switched_energy_distance(
+        probabilities=tf.nn.softmax(samples),
+        labels=labels,
+        ignore_label=255,
+        epsilon=0.5,
+    )
+    nats = losses.cross_entropy(
+        logits=losses.unswitched_logits(samples),
+        labels=tf.repeat(labels[:, None], count, axis=1),
+        ignore_label=255,
+        class_balance=0.5,
+    )
+    expected = {
+        "energy_distance": float(tf.reduce_mean(distance)),
+        "segmentation": float(tf.reduce_mean(nats)),
+    }
+    for name, value in expected.items():
+        assert float(terms[name]) == pytest.approx(value, rel=1e-4), name
+    alone = golden.on_energy(**{**own, "energy_weight": 0.0, "class_balance": 0.5})
+    own_loss = float(alone.build(1).objective(batch, seeds.root(3))["loss"])
+    total = own_loss + 100 * expected["energy_distance"]
+    total += 0.25 * expected["segmentation"]
+    assert float(terms["loss"]) == pytest.approx(total, rel=1e-4)
+
+
 def test_stratified_latents_are_spread_over_the_prior():
     golden = NAMED["prob_unet"].on_energy(energy_noise="stratified", energy_samples=4)
     model = golden.build(1)

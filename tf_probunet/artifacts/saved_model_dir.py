@@ -23,14 +23,14 @@ CARD_NAME = "README.md"
 SCORES_NAME = "scores.json"
 
 _GRAPH_NAME = "saved_model.pb"
-_METADATA = {
+_METADATA: dict[str, list[type]] = {
     "model": [str],
     "max_samples": [int, type(None)],
     "is_stochastic": [bool],
     "size_divisor": [int],
     "parameters": [int],
 }
-_DATASET = {
+_DATASET: dict[str, list[type]] = {
     "name": [str],
     "fingerprint": [str],
     "class_names": [list],
@@ -108,6 +108,19 @@ class Description:
         return self.dataset["preparation"].get("format") == "png_slices"
 
     @property
+    def intensity_rule(self) -> tuple[str, tuple[float, float] | None] | None:
+        """How the preparation made 8-bit values of others; None if it did not.
+
+        "window" with the values that became 0 and 255, or "minmax" or "percentiles" of
+        each file.
+        """
+        preparation = self.dataset["preparation"]
+        rule, window = preparation.get("intensity"), preparation.get("window")
+        if rule == "window" and window is not None:
+            return rule, (float(window[0]), float(window[1]))
+        return (rule, None) if rule in ("minmax", "percentiles") else None
+
+    @property
     def class_names(self) -> list[str]:
         """The names of the labels 0, 1, ..."""
         return list(task.class_names(self.dataset["class_names"], self.data.task))
@@ -162,6 +175,29 @@ class SavedModelDir:
         description = Description(self.path, network, data, metadata, dataset)
         self._check(description)
         return description
+
+    def history(self) -> list[dict[str, Any]]:
+        """Returns how the weights came to be, the first training first.
+
+        Each entry has the `config` of a training, and its `validation` or None.
+
+        Raises:
+            ValueError: the description is damaged.
+        """
+        metadata = self._read(METADATA_NAME, _METADATA)
+        earlier = metadata.get("history", [])
+        if not isinstance(earlier, list) or not all(
+            isinstance(stage, dict) and isinstance(stage.get("config"), dict)
+            for stage in earlier
+        ):
+            raise ValueError(
+                f"{self.asset(METADATA_NAME)}: history is not a list of trainings"
+            )
+        last = {
+            "config": files.read_json(self.asset(CONFIG_NAME), "configuration"),
+            "validation": metadata.get("validation"),
+        }
+        return [*earlier, last]
 
     def scored_fingerprints(self) -> set[str]:
         """Returns the fingerprints that results of this model may name.

@@ -147,7 +147,7 @@ def define_config_flags(
             continue
         kind = types[field.name][0]
         if kind == INTS:
-            default = [str(number) for number in default]
+            default = [str(number) for number in default or ()]
         define = {
             int: flags.DEFINE_integer,
             float: flags.DEFINE_float,
@@ -156,6 +156,17 @@ def define_config_flags(
             INTS: flags.DEFINE_list,
         }[kind]
         define(name, default, text, **place)
+
+
+def define_preview_flag() -> None:
+    """Defines the flag of all preparations that write records."""
+    flags.DEFINE_integer(
+        "preview",
+        0,
+        "number of images on a contact sheet, preview.png",
+        lower_bound=0,
+        module_name=main_module(),
+    )
 
 
 def config_from_flags(
@@ -183,7 +194,7 @@ def flag_name(field: dataclasses.Field) -> str:
 
 def _integers(field: dataclasses.Field, texts: Sequence[str]) -> tuple[int, ...]:
     if not all(text.strip().isdecimal() for text in texts):
-        example = ",".join(map(str, field.default))
+        example = str(field.default).strip("()").replace(" ", "")
         raise ValueError(
             f"{flag_name(field)} is {','.join(texts)!r}, expected numbers such as "
             f"{example}"

@@ -62,7 +62,7 @@ def smoothed(
         The means by key.
     """
     apart = lesion_keys.distances_mm(keys)
-    result = {}
+    result: dict[str, np.ndarray] = {}
     for indices in lesion_keys.by_lesion(keys).values():
         names = [keys[i] for i in indices]
         slices = [lesion_keys.parse(name) for name in names]

@@ -10,7 +10,7 @@ import dataclasses
 import os
 import pathlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -36,6 +36,19 @@ from tf_probunet.training.run_dir import CHECKPOINT_ERRORS, RunDir
 _WEIGHT = "weights/{}/.ATTRIBUTES/VARIABLE_VALUE"  # TensorFlow's name for the i-th
 
 
+class Run(Protocol):
+    """What is asked of a run; a `RunDir` answers it."""
+
+    def config(self) -> Config:
+        """Returns the configuration of the run."""
+
+    def dataset(self) -> dict[str, Any]:
+        """Returns the description of the training data."""
+
+    def history(self) -> list[dict[str, Any]]:
+        """Returns what the weights were trained on before."""
+
+
 @dataclasses.dataclass(frozen=True)
 class _Origin:
     """Where a model comes from, for the assets of its SavedModel.
@@ -45,6 +58,7 @@ class _Origin:
         dataset: the description of the training data.
         validation: the scores of the exported checkpoint, if there are any.
         members: of an ensemble: `run_dir`, `seed` and `validation` of each.
+        history: the earlier trainings, if the run started from trained weights.
         scores: of an evaluation, if the weights are taken from a scored SavedModel.
     """
 
@@ -52,6 +66,7 @@ class _Origin:
     dataset: dict[str, Any]
     validation: dict[str, Any] | None = None
     members: Sequence[dict[str, Any]] | None = None
+    history: Sequence[dict[str, Any]] = ()
     scores: dict[str, Any] | None = None
 
     @property
@@ -116,7 +131,7 @@ def export_ensemble(
 
     Args:
         members: a pattern for their run directories, such as "runs/unet_*".
-        out_dir: where to write. It is no member, even if the pattern matches it.
+        out_dir: where to write. It is not a member, even if the pattern matches it.
         checkpoint: "best" by validation of each member, or "last".
         results: an evaluation of an earlier export of the same weights, for the model
             card.
@@ -185,6 +200,7 @@ def export_again(
         described.dataset,
         validation=described.metadata.get("validation"),
         members=described.metadata.get("members"),
+        history=described.metadata.get("history", ()),
         scores=scores,
     )
     return _save(load_model(described), origin, out_dir, results, overwrite)
@@ -216,7 +232,7 @@ def load_model(described: Description) -> SegmentationModel:
 
 def save(
     model: SegmentationModel,
-    run_dir: RunDir,
+    run_dir: Run,
     out_dir: files.Path,
     *,
     validation: dict[str, Any] | None,
@@ -242,10 +258,12 @@ def save(
         FileNotFoundError: there are no results, or the SavedModel that was evaluated
             no longer exists.
         ValueError: `out_dir` exists already, or should be overwritten but holds
-            something else than a SavedModel; the results are damaged or of another
+            something other than a SavedModel; the results are damaged or of another
             model; or another command is writing to `out_dir`.
     """
-    origin = _Origin(run_dir.config(), run_dir.dataset(), validation, members)
+    origin = _Origin(
+        run_dir.config(), run_dir.dataset(), validation, members, run_dir.history()
+    )
     return _save(model, origin, out_dir, results, overwrite)
 
 
@@ -303,9 +321,15 @@ def _write(
         metadata["validation"] = origin.validation
     if origin.members:
         metadata["members"] = list(origin.members)
+    if origin.history:
+        metadata["history"] = list(origin.history)
+    settings = config.to_json()
+    # A directory of the machine where it was trained means nothing elsewhere.
+    start_from = pathlib.PurePath(settings["training"]["start_from"]).name
+    settings["training"]["start_from"] = start_from
     assets = write_assets(
         scratch,
-        config=config.to_json(),
+        config=settings,
         dataset=dataset,
         metadata=metadata,
         card=model_card(config, dataset, metadata, origin.scores),
@@ -333,8 +357,8 @@ def _scores_of(model: SegmentationModel, results: files.Path) -> dict[str, Any]:
     scored = SavedModelDir(described.pop("path"))  # Means nothing elsewhere.
     if not scored.exists:
         raise FileNotFoundError(
-            f"{results}: holds the scores of {scored.path}, which is no SavedModel "
-            "(any more), expected it to compare the weights with"
+            f"{results}: holds the scores of {scored.path}, which is not a SavedModel "
+            "(any more); it is needed to compare the weights"
         )
     if described["fingerprint"] not in scored.scored_fingerprints():
         raise ValueError(
@@ -376,5 +400,5 @@ def _check_free(out_dir: pathlib.Path, overwrite: bool) -> None:
     is_empty = out_dir.is_dir() and not any(out_dir.iterdir())
     if not is_empty and not SavedModelDir(out_dir).exists:
         raise ValueError(
-            f"{out_dir}: holds something else than a SavedModel; it is not replaced"
+            f"{out_dir}: holds something other than a SavedModel; it is not replaced"
         )

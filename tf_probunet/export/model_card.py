@@ -8,6 +8,7 @@ from typing import Any
 
 from tf_probunet import __version__, files
 from tf_probunet.artifacts import results_dir
+from tf_probunet.artifacts.saved_model_dir import METADATA_NAME
 from tf_probunet.config import NATIVE_LIDC_MM, Config
 from tf_probunet.dataset import cityscapes_labels, task
 from tf_probunet.imaging import windows
@@ -31,10 +32,10 @@ _LIDC = """## Training data and licence
 """  # noqa: E501
 
 _LIMITS = """\
-For research on segmentation under ambiguity. This is no medical device, and its samples
-are no diagnosis. The model has only seen crops like those it was trained on. On other
-scanners, resolutions or regions, its samples and their frequencies may be wrong without
-any sign."""
+For research on segmentation under ambiguity. This is not a medical device, and its
+samples are not a diagnosis. The model has only seen crops like those it was trained on.
+On other scanners, resolutions or regions, its samples and their frequencies may be
+wrong without any sign."""
 
 _STREET_LIMITS = """\
 For research on segmentation under ambiguity. The new classes are made up: which of them
@@ -74,7 +75,7 @@ def model_card(
             f"{cityscapes_labels.NUM_SWITCHES} classes flipped at random to a new one "
             f"each, {cityscapes_labels.NUM_MODES} modes per image"
         )
-    training = f"{_training(config)}; all settings in `config.json`"
+    training = _trainings(config, metadata)
     validated = _validation(config, metadata)
     if not dataset["counts"]:  # Not a run of run/train.py.
         counts, training = "not recorded", "by Keras' `fit`; it is not recorded"
@@ -121,7 +122,9 @@ def read_scores(path: files.Path) -> dict[str, Any]:
             f"{path}: source of the model is {results['model']['source']!r}, expected "
             "'saved_model': the results of a SavedModel of run/export.py"
         )
-    distances = {k: results[k] for k in ("ged", "floor") if k in results}
+    distances: dict[str, Any] = {
+        k: results[k] for k in ("ged", "floor") if k in results
+    }
     for name, by_count in distances.items():
         for count, value in by_count.items():
             if value["mean"] is None:
@@ -165,7 +168,7 @@ def _without_places(command: str, path: pathlib.Path) -> str:
     try:
         words = shlex.split(command)
     except ValueError as error:
-        raise ValueError(f"{path}: command is no command line ({error})") from error
+        raise ValueError(f"{path}: command is not a command line ({error})") from error
     parts = [word.partition("=") for word in words]
     return shlex.join(
         f"{flag}{equals}{pathlib.PurePath(value).name if value else ''}"
@@ -207,8 +210,21 @@ def _network(config: Config, metadata: dict[str, Any]) -> str:
     return text
 
 
+def _trainings(config: Config, metadata: dict[str, Any]) -> str:
+    """Describes all trainings that the weights went through, the first one first."""
+    earlier = [
+        _training(Config.from_json(stage["config"], METADATA_NAME))
+        for stage in metadata.get("history", [])
+    ]
+    stages = "; then ".join([*earlier, _training(config)])
+    all_settings = "`config.json`"
+    if earlier:
+        all_settings += f" (the last training) and `{METADATA_NAME}` (the earlier ones)"
+    return f"{stages}{_scored(config)}; all settings in {all_settings}"
+
+
 def _training(config: Config) -> str:
-    training, data = config.training, config.data
+    training, data, model = config.training, config.data, config.model
     text = (
         f"{training.steps} steps of {training.batch_size} images, "
         f"{f'crops of {data.crop_size}' if data.crop_size else 'whole images'}, "
@@ -216,12 +232,23 @@ def _training(config: Config) -> str:
     )
     if training.final_learning_rate != training.learning_rate:
         text += f" to {training.final_learning_rate:g}"
-    if data.scored_size > data.eval_size:
-        text += (
-            f"; scored on frames of {data.scored_size}, of which the network sees the "
-            f"middle {data.eval_size} and the rest is background"
-        )
+    if model.energy_weight:
+        text += ", on the energy distance"
+        text += " and the model's own loss" if model.elbo_weight else ""
+    if model.learned == "posterior":
+        text += ", of the posterior net alone"
     return text
+
+
+def _scored(config: Config) -> str:
+    """Says how much of a scored frame the network sees, if it is not all of it."""
+    data = config.data
+    if data.scored_size <= data.eval_size:
+        return ""
+    return (
+        f"; scored on frames of {data.scored_size}, of which the network sees the "
+        f"middle {data.eval_size} and the rest is background"
+    )
 
 
 def _validation(config: Config, metadata: dict[str, Any]) -> str:
@@ -322,10 +349,10 @@ def _lidc_limits(config: Config, dataset: dict[str, Any]) -> str:
         limits.append(f"Crops are resampled to pixels of {spacing:g} mm.")
     if preparation.get("format") == "png_slices":
         limits.append(
-            "Each crop was rescaled to its own least and largest value before it "
+            "Each crop was rescaled to its own smallest and largest value before it "
             "became 8-bit, so the same tissue has other values in another crop."
         )
     limits.append(
-        "The patients were selected for research; they are no screening population."
+        "The patients were selected for research; they are not a screening population."
     )
     return "\n" + "\n".join(f"- {limit}" for limit in limits) + "\n"

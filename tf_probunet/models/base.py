@@ -83,18 +83,46 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         if config.elbo_weight:
             terms = self.fit_terms(shared, batch, seed, kl_weight)
             terms["loss"] *= config.elbo_weight
-        if config.energy_weight:
+        segments = config.switched and config.segmentation_weight > 0
+        if config.energy_weight or segments:
             logits = self.energy_samples(shared, seeds.fold_in(seed, 1))
-            distances = losses.energy_distance(
-                probabilities=tf.nn.softmax(logits),
-                labels=grader_maps(batch),
-                ignore_label=config.ignore_label,
-                overlap=config.energy_overlap,
-                grader_mask=batch.get("grader_mask"),
-            )
-            terms["energy_distance"] = tf.reduce_mean(distances)
+        if config.energy_weight:
+            weights = self.energy_weights(shared)
+            terms["energy_distance"] = self._energy_distance(logits, weights, batch)
             terms["loss"] += config.energy_weight * terms["energy_distance"]
+        if segments:
+            terms["segmentation"] = self._segmentation(logits, batch)
+            terms["loss"] += config.segmentation_weight * terms["segmentation"]
         return terms
+
+    def _energy_distance(
+        self, logits: tf.Tensor, weights: tf.Tensor | None, batch: Batch
+    ) -> tf.Tensor:
+        """Returns the mean energy distance of samples [B, S, H, W, K]."""
+        config, labels = self.config, grader_maps(batch)
+        settings = {
+            "probabilities": tf.nn.softmax(logits),
+            "ignore_label": config.ignore_label,
+            "epsilon": config.energy_epsilon,
+            "overlap": config.energy_overlap,
+            "sample_weights": weights,
+        }
+        if config.switched:  # All draws of the flips have the same 32 modes.
+            distances = losses.switched_energy_distance(labels=labels[:, 0], **settings)
+        else:
+            distances = losses.energy_distance(
+                labels=labels, grader_mask=batch.get("grader_mask"), **settings
+            )
+        return tf.reduce_mean(distances)
+
+    def _segmentation(self, logits: tf.Tensor, batch: Batch) -> tf.Tensor:
+        """Returns the mean cross-entropy of samples [B, S, H, W, K] before flips."""
+        labels = losses.unswitched(grader_maps(batch)[:, :1])
+        nats = self.cross_entropy(
+            losses.unswitched_logits(logits),
+            tf.repeat(labels, logits.shape[1], axis=1),
+        )
+        return tf.reduce_mean(nats)
 
     def shared(self, image: tf.Tensor) -> Any:
         """Computes what all segmentations of an image have in common, once per step."""
@@ -136,6 +164,18 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         count = min(self.config.energy_samples, self.max_samples or math.inf)
         logits = self.sample(shared, count, seed)
         return tf.ensure_shape(logits, [None, count, None, None, None])
+
+    def energy_weights(self, shared: Any) -> tf.Tensor | None:
+        """Returns the weights of the samples for the energy distance.
+
+        Args:
+            shared: what `shared` returned.
+
+        Returns:
+            [B, S] with a sum of 1 for each image, or None if all weigh the same.
+        """
+        del shared
+        return None
 
     @abc.abstractmethod
     def sample(
@@ -239,9 +279,12 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         )
 
     def cross_entropy(self, logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-        """Sums the cross-entropy of logits [..., H, W, K] over the pixels: [...]."""
+        """Sums the weighted cross-entropy of logits [..., H, W, K]: [...]."""
         return losses.cross_entropy(
-            logits=logits, labels=labels, ignore_label=self.config.ignore_label
+            logits=logits,
+            labels=labels,
+            ignore_label=self.config.ignore_label,
+            class_balance=self.config.class_balance,
         )
 
     @property

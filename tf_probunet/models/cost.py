@@ -117,16 +117,17 @@ def _m_heads_cost(config: ModelConfig, size: tuple[int, int]) -> Cost:
 
 
 def _prob_unet_cost(config: ModelConfig, size: tuple[int, int]) -> Cost:
-    image, latent = config.image_channels, config.latent_dim
+    image, latent = config.image_channels, config.num_latents
     seen = config.num_classes + (image if config.posterior_sees_image else 0)
     posterior = _gaussian(config, seen, size)
-    prior = [] if config.fixed_prior else _gaussian(config, image, size)
-    first, *rest = _head(config, config.num_classes, size)
+    prior = [] if config.fixed_prior else _prior(config, size)
+    width = config.comb_channels or config.base_channels
+    first, *rest = _head(config, config.num_classes, size, width)
     if config.injection == "start":
         network = [*_unet(config, image + latent, size), first, *rest]
         return Cost(prior, network, posterior)
     # f_comb's first convolution splits: W [f, z] = W_f f + W_z z.
-    shift = Conv(1, latent, config.base_channels, 1, has_bias=False)
+    shift = Conv(1, latent, width, 1, has_bias=False)
     trunk = [*_unet(config, image, size), *prior, first]
     return Cost(trunk, [shift, *rest], posterior)
 
@@ -159,15 +160,28 @@ def _unet(config: ModelConfig, inputs: int, size: tuple[int, int]) -> list[Conv]
 def _gaussian(config: ModelConfig, inputs: int, size: tuple[int, int]) -> list[Conv]:
     height, width = size[0] // config.latent_pooling, size[1] // config.latent_pooling
     encoder = _encoder(config, inputs, (height, width))
-    return [*encoder, Conv(1, encoder[-1].outputs, 2 * config.latent_dim, 1)]
+    return [*encoder, Conv(1, encoder[-1].outputs, 2 * config.num_latents, 1)]
 
 
-def _head(config: ModelConfig, outputs: int, size: tuple[int, int]) -> list[Conv]:
+def _prior(config: ModelConfig, size: tuple[int, int]) -> list[Conv]:
+    *encoder, last = _gaussian(config, config.image_channels, size)
+    components = config.prior_components
+    if components == 1:
+        return [*encoder, last]
+    # A mixture has a weight for each of its Gaussians.
+    outputs = components * (last.outputs + 1)
+    return [*encoder, dataclasses.replace(last, outputs=outputs)]
+
+
+def _head(
+    config: ModelConfig, outputs: int, size: tuple[int, int], width: int | None = None
+) -> list[Conv]:
     base, pixels = config.base_channels, _pixels(size, 0)
+    width = width or base
     return [
-        Conv(1, base, base, pixels),
-        Conv(1, base, base, pixels),
-        Conv(1, base, outputs, pixels),
+        Conv(1, base, width, pixels),
+        Conv(1, width, width, pixels),
+        Conv(1, width, outputs, pixels),
     ]
 
 

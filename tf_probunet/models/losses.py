@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import tensorflow as tf
-import tensorflow_probability as tfp
+from tensorflow_probability import distributions as tfd
 
-tfd = tfp.distributions
+from tf_probunet.dataset import cityscapes_labels
 
 
 def cross_entropy(
-    *, logits: tf.Tensor, labels: tf.Tensor, ignore_label: int | None = None
+    *,
+    logits: tf.Tensor,
+    labels: tf.Tensor,
+    ignore_label: int | None = None,
+    class_balance: float = 0.0,
 ) -> tf.Tensor:
     """Returns -log P_c(Y | S), summed over pixels (the first term of Eq. 4).
 
@@ -17,6 +21,8 @@ def cross_entropy(
         logits: [..., H, W, K] float32.
         labels: [..., H, W] int32.
         ignore_label: pixels with this label do not count.
+        class_balance: weigh a pixel by n^-class_balance, where n is how many of all
+            these pixels have its label. The mean weight is 1.
 
     Returns:
         [...], in nats per image.
@@ -24,9 +30,21 @@ def cross_entropy(
     if ignore_label is not None:
         counts = tf.cast(labels != ignore_label, logits.dtype)
         labels = tf.where(labels == ignore_label, 0, labels)
+    else:
+        counts = tf.ones_like(labels, logits.dtype)
     nats = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
-    if ignore_label is not None:
-        nats *= counts
+    if class_balance:
+        frequencies = tf.math.bincount(
+            tf.reshape(labels, [-1]),
+            weights=tf.reshape(counts, [-1]),
+            minlength=logits.shape[-1],
+        )  # [K]
+        weights = tf.maximum(frequencies, 1.0) ** -class_balance
+        weights *= tf.reduce_sum(counts) / tf.maximum(
+            tf.reduce_sum(weights * frequencies), 1.0
+        )
+        counts *= tf.gather(weights, labels)
+    nats *= counts
     return tf.reduce_sum(nats, axis=[-2, -1])
 
 
@@ -65,15 +83,47 @@ def negative_elbo(
         Scalars, averaged over the batch: `loss`, `cross_entropy`, `kl`, and the parts
         of `kl` that belong to each latent dimension, `kl_0`, `kl_1` and so on.
     """
-    reconstruction = weighted_mean(nats, weights)
-    per_dimension = weighted_mean(kl_per_dimension(posterior, prior), weights)  # [L]
-    kl = tf.reduce_sum(per_dimension)
+    kl = kl_per_dimension(posterior, prior)  # [B, L]
+    per_dimension = tf.unstack(weighted_mean(kl, weights))
     return {
-        "loss": reconstruction + beta * kl,
-        "cross_entropy": reconstruction,
-        "kl": kl,
-        **{f"kl_{i}": part for i, part in enumerate(tf.unstack(per_dimension))},
+        **summed(nats=nats, kl=tf.reduce_sum(kl, axis=-1), beta=beta, weights=weights),
+        **{f"kl_{i}": part for i, part in enumerate(per_dimension)},
     }
+
+
+def summed(
+    *,
+    nats: tf.Tensor,
+    kl: tf.Tensor,
+    beta: float | tf.Tensor,
+    weights: tf.Tensor | None = None,
+) -> dict[str, tf.Tensor]:
+    """Returns the loss of Eq. 4 and its terms from cross-entropy and KL, each [B]."""
+    reconstruction, divergence = (weighted_mean(v, weights) for v in (nats, kl))
+    return {
+        "loss": reconstruction + beta * divergence,
+        "cross_entropy": reconstruction,
+        "kl": divergence,
+    }
+
+
+def monte_carlo_kl(
+    *, posterior: tfd.Distribution, prior: tfd.Distribution, z: tf.Tensor
+) -> tf.Tensor:
+    """Estimates KL(Q || P) without a closed form, from draws of the posterior.
+
+        KL ~ 1/N sum_n log Q(z_n) - log P(z_n)
+
+    Args:
+        posterior: Q, batch [B].
+        prior: P, batch [B].
+        z: [N, B, L], drawn from the posterior as functions of its parameters, so that
+            the gradient is that of the KL divergence.
+
+    Returns:
+        [B], in nats. A single estimate may be below 0.
+    """
+    return tf.reduce_mean(posterior.log_prob(z) - prior.log_prob(z), axis=0)
 
 
 def weighted_mean(values: tf.Tensor, weights: tf.Tensor | None) -> tf.Tensor:
@@ -129,6 +179,7 @@ def energy_distance(
     epsilon: float = 1e-3,
     overlap: str = "product",
     grader_mask: tf.Tensor | None = None,
+    sample_weights: tf.Tensor | None = None,
 ) -> tf.Tensor:
     """Returns the squared energy distance between soft samples and graders.
 
@@ -153,6 +204,8 @@ def energy_distance(
             grader is the same in both cases.
         grader_mask: [B, G] bool, which of the label maps are a grader's; None for all.
             Each image has its own number of graders in all means.
+        sample_weights: [B, S] with a sum of 1 for each image, for weighted means over
+            the samples; None for equal weights.
 
     Returns:
         [B].
@@ -168,12 +221,9 @@ def energy_distance(
         counts = tf.cast(counts, samples.dtype)[:, None, ..., None]
         samples, graders = samples * counts, graders * counts
     weights = None if grader_mask is None else mask_weights(grader_mask, samples.dtype)
-    cross = _products(samples, graders, epsilon, None, weights)
+    cross = _products(samples, graders, epsilon, sample_weights, weights)
     among_graders = _products(graders, graders, epsilon, weights, weights)
-    if overlap == "product":
-        among_samples = _products(samples, samples, epsilon)
-    else:
-        among_samples = _minima(samples, epsilon)
+    among_samples = _among_samples(samples, epsilon, overlap, sample_weights)
     return 2.0 * cross - among_samples - among_graders
 
 
@@ -181,6 +231,105 @@ def mask_weights(mask: tf.Tensor, dtype: tf.DType = tf.float32) -> tf.Tensor:
     """Returns weights [B, G] that are equal where the mask holds and sum to one."""
     mask = tf.cast(mask, dtype)
     return mask / tf.reduce_sum(mask, axis=1, keepdims=True)
+
+
+def switched_energy_distance(
+    *,
+    probabilities: tf.Tensor,
+    labels: tf.Tensor,
+    ignore_label: int | None = None,
+    epsilon: float = 1e-3,
+    overlap: str = "product",
+    sample_weights: tf.Tensor | None = None,
+) -> tf.Tensor:
+    """Returns the squared energy distance between soft samples and the 32 modes.
+
+    This is `energy_distance` for the switched task of Cityscapes: the graders are the
+    32 modes with their probabilities, and the classes are the ten that a switch
+    connects. A mode moves whole classes, so the distances of a sample to all modes
+    follow from soft pixel counts per pair of classes. No mode is drawn. Where all
+    probabilities are 0 or 1, this is `evaluation.metrics.switched_modes`'
+    `energy_distance`, up to `epsilon`.
+
+    Args:
+        probabilities: [B, S, H, W, 24], those of the samples.
+        labels: [B, H, W] int32, before or after the flips.
+        ignore_label: pixels with this label do not count.
+        epsilon: a number of pixels. A class with far fewer counts as absent.
+        overlap: as in `energy_distance`.
+        sample_weights: as in `energy_distance`.
+
+    Returns:
+        [B].
+    """
+    dtype = probabilities.dtype
+    switches = cityscapes_labels.SWITCHES
+    old = [switch.class_id for switch in switches]
+    new = [switch.new_class_id for switch in switches]
+    samples = tf.gather(probabilities, old + new, axis=-1)  # [B, S, H, W, 10]
+    if ignore_label is not None:
+        counts = tf.cast(labels != ignore_label, dtype)
+        samples *= counts[:, None, ..., None]
+    truth = tf.cast(unswitched(labels)[..., None] == old + old, dtype)  # [B, H, W, 10]
+    sizes = tf.reduce_sum(truth, axis=[1, 2])[:, None]  # [B, 1, 10]
+    areas = tf.reduce_sum(samples, axis=[2, 3])  # [B, S, 10]
+    hits = tf.reduce_sum(samples * truth[:, None], axis=[2, 3])  # [B, S, 10]
+
+    bits = tf.constant(cityscapes_labels.MODE_BITS, dtype)  # [32, 5]
+    chosen = tf.concat([1.0 - bits, bits], axis=-1)  # [32, 10], the mode's classes
+    cross = _distance(
+        hits[:, :, None] * chosen,
+        areas[:, :, None] + sizes[:, None] * chosen,
+        epsilon,
+    )  # [B, S, 32]
+    among_modes = _distance(
+        sizes[:, None] * (chosen[:, None] * chosen),
+        sizes[:, None] * (chosen[:, None] + chosen),
+        epsilon,
+    )  # [B, 32, 32]
+    weights = tf.constant(cityscapes_labels.MODE_PROBABILITIES, dtype)
+    cross = tf.einsum("bsm,m->bs", cross, weights)
+    if sample_weights is None:
+        cross = tf.reduce_mean(cross, axis=1)
+    else:
+        cross = tf.reduce_sum(sample_weights * cross, axis=1)
+    spread = tf.einsum("bmn,m,n->b", among_modes, weights, weights)
+    among_samples = _among_samples(samples, epsilon, overlap, sample_weights)
+    return 2.0 * cross - among_samples - spread
+
+
+def unswitched(labels: tf.Tensor) -> tf.Tensor:
+    """Returns label maps of the switched task before the flips."""
+    for switch in cityscapes_labels.SWITCHES:
+        labels = tf.where(labels == switch.new_class_id, switch.class_id, labels)
+    return labels
+
+
+def unswitched_logits(logits: tf.Tensor) -> tf.Tensor:
+    """Returns logits [..., 19] that count each new class of a switch as its old one.
+
+    Args:
+        logits: [..., 24]. The probability of an old class is that of both classes.
+    """
+    num_classes = cityscapes_labels.NUM_TRAIN_CLASSES
+    old, new = logits[..., :num_classes], logits[..., num_classes:]
+    # One row per new class. Where there is none, softplus(-inf) adds nothing.
+    places = [switch.class_id for switch in cityscapes_labels.SWITCHES]
+    partner = [
+        places.index(c) if c in places else len(places) for c in range(num_classes)
+    ]
+    none = tf.fill(tf.shape(logits[..., :1]), tf.constant(-1e9, logits.dtype))
+    others = tf.gather(tf.concat([new, none], axis=-1), partner, axis=-1)
+    return old + tf.nn.softplus(others - old)
+
+
+def _among_samples(
+    samples: tf.Tensor, epsilon: float, overlap: str, weights: tf.Tensor | None
+) -> tf.Tensor:
+    """Returns the mean distance [B] of all pairs of samples [B, S, H, W, K]."""
+    if overlap == "product":
+        return _products(samples, samples, epsilon, weights, weights)
+    return _minima(samples, epsilon, weights)
 
 
 def _products(
@@ -207,9 +356,14 @@ def _products(
     return distances
 
 
-def _minima(samples: tf.Tensor, epsilon: float) -> tf.Tensor:
+def _minima(
+    samples: tf.Tensor, epsilon: float, weights: tf.Tensor | None = None
+) -> tf.Tensor:
     """Returns the mean distance [B] of all pairs, with minima as intersections."""
     num_samples = samples.shape[1]
+    if weights is None:
+        equal = tf.constant(1.0 / num_samples, samples.dtype)
+        weights = tf.fill(tf.shape(samples)[:2], equal)
     areas = tf.reduce_sum(samples, axis=[2, 3])  # [B, S, K]
     total = tf.zeros(tf.shape(samples)[:1], samples.dtype)
     # Pairs (i, i + d) for each shift d. The shift n - d gives the pairs of d again.
@@ -221,8 +375,9 @@ def _minima(samples: tf.Tensor, epsilon: float) -> tf.Tensor:
             epsilon,
         )
         times = 1.0 if 2 * shift == num_samples else 2.0
-        total += times * tf.reduce_mean(distances, axis=1)
-    return total / num_samples
+        both = weights * tf.roll(weights, shift, axis=1)
+        total += times * tf.reduce_sum(both * distances, axis=1)
+    return total
 
 
 def _distance(shared: tf.Tensor, together: tf.Tensor, epsilon: float) -> tf.Tensor:

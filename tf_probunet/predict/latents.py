@@ -10,7 +10,6 @@ from collections.abc import Mapping
 
 import numpy as np
 import tensorflow as tf
-from scipy import special
 
 from tf_probunet import noise as noise_lib
 from tf_probunet import seeds
@@ -51,13 +50,9 @@ def from_noise(prior: Prior, noise: np.ndarray) -> np.ndarray:
         [B, S, L] float32.
     """
     noise = np.broadcast_to(noise, (len(prior["mean"]), *noise.shape[-2:]))
-    if "component_weights" not in prior:
-        latents = prior["mean"][:, None] + prior["stddev"][:, None] * noise
-        return latents.astype(np.float32)
-    ends = prior["component_weights"].cumsum(axis=-1)[:, None, :-1]
-    chosen = (special.ndtr(noise[..., -1:]) >= ends).sum(axis=-1)  # [B, S]
-    mean, stddev = (
-        np.take_along_axis(prior[name], chosen[..., None], axis=1)  # [B, S, L]
-        for name in ("component_means", "component_stddevs")
-    )
-    return (mean + stddev * noise[..., :-1]).astype(np.float32)
+    if "component_weights" in prior:
+        names = ("component_weights", "component_means", "component_stddevs")
+        parts = (np.asarray(prior[name], np.float32) for name in names)
+        return noise_lib.of_mixture(noise.astype(np.float32), *parts).numpy()
+    latents = prior["mean"][:, None] + prior["stddev"][:, None] * noise
+    return latents.astype(np.float32)

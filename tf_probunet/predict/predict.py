@@ -130,7 +130,7 @@ def check_free(out_dir: pathlib.Path, names: Sequence[str], overwrite: bool) -> 
         is_empty = path.is_dir() and not any(path.iterdir())
         if path.exists() and not is_empty and not (path / SUMMARY_NAME).is_file():
             raise ValueError(
-                f"{path}: holds something else than results; it is not replaced"
+                f"{path}: holds something other than results; it is not replaced"
             )
 
 

@@ -20,16 +20,21 @@ from tf_probunet.models.weight_average import WeightAverage
 CONFIG_NAME = "config.json"
 DATASET_NAME = "dataset.json"
 BEST_NAME = "best.json"
+HISTORY_NAME = "history.json"
 KEPT_CHECKPOINTS = 3
 _LIST_NAME = "checkpoint"  # TensorFlow's name.
 
-_DATASET_FIELDS = {
+_DATASET_FIELDS: dict[str, list[type]] = {
     "name": [str],
     "fingerprint": [str],
     "class_names": [list],
     "intensity": [str],
 }
-_BEST_FIELDS = {"step": [int], "loss": [int, float], "ged": [int, float]}
+_BEST_FIELDS: dict[str, list[type]] = {
+    "step": [int],
+    "loss": [int, float],
+    "ged": [int, float],
+}
 
 # TensorFlow raises any of these for a damaged checkpoint.
 CHECKPOINT_ERRORS = (
@@ -122,6 +127,19 @@ class RunDir:
         files.check_fields(best, _BEST_FIELDS, path)
         return best
 
+    def history(self) -> list[dict[str, Any]]:
+        """Reads the earlier trainings of the weights that the run started from."""
+        path = self.path / HISTORY_NAME
+        if not path.exists():
+            return []
+        found = files.read_json(path, "earlier trainings")
+        files.check_fields(found, {"trainings": [list]}, path)
+        return found["trainings"]
+
+    def write_history(self, trainings: list[dict[str, Any]]) -> None:
+        """Records the earlier trainings of the weights that the run starts from."""
+        files.write_json(self.path / HISTORY_NAME, {"trainings": trainings})
+
     def load_model(self, which: str = "best") -> SegmentationModel:
         """Builds the model and loads a checkpoint.
 
@@ -153,8 +171,9 @@ class RunDir:
             raise ValueError(
                 f"{directory / name}: unreadable checkpoint ({damage.reason(error)})"
             ) from error
-        if decay and which == "last":  # The best one has the averages as weights.
-            model.weight_average.apply(model.trainable_variables)
+        average = model.weight_average
+        if average is not None and which == "last":  # The best has them as weights.
+            average.apply(model.trainable_variables)
         return model
 
     def _remove_temporaries(self) -> None:
@@ -173,8 +192,9 @@ class RunDir:
 class CheckpointStore:
     """The checkpoints in a directory. Only the last few are kept.
 
-    The files are those of `tf.train.CheckpointManager`. That class takes the name of
-    the directory for a pattern, though, and deletes matching files of other runs.
+    The files are those of `tf.train.CheckpointManager`. That class treats the
+    name of the directory as a pattern, though, and deletes matching files of other
+    runs.
     """
 
     def __init__(

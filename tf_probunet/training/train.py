@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from tf_probunet import damage, files, locks, models
 from tf_probunet.artifacts import saved_model
+from tf_probunet.artifacts.saved_model_dir import SavedModelDir
 from tf_probunet.config import Config
 from tf_probunet.dataset import input_pipeline, records, task
 from tf_probunet.hashing import salted_hash
@@ -290,7 +291,10 @@ class _Run:
         """Loads the last checkpoint or the initial weights, and returns the step."""
         start = restore(self._checkpoint, self._saved)
         if self._config.training.start_from and not self._saved.names:
-            start_from(self._model, self._config.training.start_from)
+            path = self._config.training.start_from
+            start_from(self._model, path)
+            if self._is_chief:
+                self._directory.write_history(SavedModelDir(path).history())
         return start
 
     def fit(self, start: int) -> Outcome:
