@@ -88,7 +88,7 @@ def _slices(lesion: Lesion) -> list[int]:
 
 def _window(lesion: Lesion) -> Region:
     """Returns the part of the box around all marks, at least some pixels large."""
-    marked = lesion.labels.any(axis=(0, 1))
+    marked = np.asarray(lesion.labels.any(axis=(0, 1)))
     size = marked.shape
     if not marked.any():
         return Region(0, 0, *size)

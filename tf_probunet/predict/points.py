@@ -144,7 +144,7 @@ def _read_csv(path: pathlib.Path, kind: str) -> list[Point]:
 
 def _read_nifti(path: pathlib.Path) -> list[Point]:
     labels, affine = read_nifti.read_labels(path)
-    points = []
+    points: list[Point] = []
     for label in np.unique(labels[labels != 0]):
         parts, number = ndimage.label(labels == label, np.ones((3, 3, 3)))
         for part in range(1, number + 1):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 # The shares of the samples that intervals hold.
 SHARES = (0.5, 0.9)
@@ -95,15 +96,15 @@ def diameter_mm(mask: np.ndarray, spacing_mm: Sequence[float]) -> float:
     return float(np.sqrt(max(apart.max(), 0.0)))
 
 
-def smoothing_weights(places: Sequence[float], sigma: float) -> np.ndarray:
+def smoothing_weights(places: ArrayLike, sigma: float) -> np.ndarray:
     """Returns the weights [Z, Z] of a Gaussian along the slices; rows sum to 1.
 
     Args:
         places: [Z] of the slices, in units of slices.
         sigma: its standard deviation in slices.
     """
-    places = np.asarray(places, float)
-    weights = np.exp(-(((places[:, None] - places) / sigma) ** 2) / 2)
+    at = np.asarray(places, float)
+    weights = np.exp(-(((at[:, None] - at) / sigma) ** 2) / 2)
     return weights / weights.sum(axis=1, keepdims=True)
 
 
