@@ -322,6 +322,21 @@ class ModelConfig(Checked):
         at_least=1,
         at_most=4096,
     )
+    covariance_rank: int = field(
+        10, "ssn: rank of the covariance of the logits", at_least=1, at_most=1024
+    )
+    logit_samples: int = field(
+        20,
+        "ssn: samples per image from which the likelihood is estimated in training",
+        at_least=1,
+        at_most=4096,
+    )
+    background_value: Optional[float] = field(
+        None,
+        "ssn: where the image is at most this in all channels, the logits do not "
+        "vary; for images with an empty surrounding, where the covariance may grow "
+        "without bounds (default: they vary everywhere)",
+    )
     dropout_rate: float = field(
         0.5, "dropout_unet: share of activations to drop", at_least=0, below=1
     )
