@@ -46,10 +46,10 @@ _FIELDS = {
 _OPTIONAL_SECTIONS = {"ambiguity", "calibration"}
 
 # Results can be compared if these agree. Of the protocol, everything must agree except
-# the numbers of samples, of which the common ones are compared, and the split that the
-# threshold for ambiguity was chosen on.
+# the numbers of samples, of which the common ones are compared, the split that the
+# threshold for ambiguity was chosen on, and what the protocol is called.
 _SAME_DATA = ("fingerprint", "split", "images")
-_FREE_SETTINGS = {"num_samples", "validation_split"}
+_FREE_SETTINGS = {"num_samples", "validation_split", "name", "source", "matching"}
 
 
 class UnavailableError(ValueError):

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tf_probunet.dataset import task
+from tf_probunet.evaluation import challenges
 from tf_probunet.evaluation.metrics import (
     agreement,
     ambiguity,
@@ -43,10 +44,13 @@ class Rules:
         counts: numbers of samples in ascending order; the energy distance for a count n
             uses the first n samples. Other metrics use the largest count.
         statistic: "v" or "u"; see `ged.energy_distance`.
-        both_empty: "zero" or "drop".
+        both_empty: "zero", "one" or "drop".
         num_classes: classes of the graders' label maps.
         ignore_label: label of pixels that are not scored; None if there is none. In the
             switched task it is 255.
+        matched: how many samples are matched for the Hungarian-matched IoU, at most the
+            largest count; None for the largest count.
+        scores: names in `challenges.SCORES` to compute as well.
     """
 
     kind: str
@@ -55,12 +59,21 @@ class Rules:
     both_empty: str = "zero"
     num_classes: int = 2
     ignore_label: int | None = None
+    matched: int | None = None
+    scores: tuple[str, ...] = ()
 
     def __post_init__(self):
         """Checks the options."""
         checks.option(self.kind, "kind", task.KINDS)
         checks.option(self.statistic, "statistic", ged.STATISTICS)
         checks.option(self.both_empty, "both_empty", BOTH_EMPTY)
+        for name in self.scores:
+            checks.option(name, "score", tuple(challenges.SCORES))
+        if self.kind == "switched" and (self.scores or self.matched):
+            raise ValueError(
+                "the switched task has a protocol of its own; leave out --protocol, or "
+                "choose paper"
+            )
         if self.kind == "switched" and not self.is_papers:
             raise ValueError(
                 f"statistic is {self.statistic!r} and both_empty {self.both_empty!r}; "
@@ -116,12 +129,19 @@ def score(
         arrays.update(_floors(rules, graders, modes, mode_probs))
         if modes is not None:
             arrays.update(_exact(rules, samples, modes, mode_probs))
-        cross = distance_blocks(samples, graders, labels=rules.labels).cross
+        matched = samples[:, : rules.matched]
+        cross = distance_blocks(matched, graders, labels=rules.labels).cross
         arrays["hungarian_iou"] = np.array([matching.matched_iou(c) for c in cross])
         if rules.kind == "binary":
             arrays.update(presence(samples, graders))
             arrays.update(_baselines(rules, graders))
             arrays.update(_stacked(_pixels(*pair) for pair in zip(samples, graders)))
+        if rules.scores:
+            scored = (
+                challenges.score(rules.scores, *pair, rules.labels)
+                for pair in zip(samples, graders)
+            )
+            arrays.update(_stacked(scored))
     return arrays
 
 

@@ -57,6 +57,17 @@ METRICS = (
     Metric("ncc", "S_NCC", "high"),
     Metric("variance_ncc", "variance correlation", "high"),
     Metric("brier", "Brier score", "low"),
+    # Those of a challenge, if its protocol was chosen.
+    Metric("qubiq_dice", "QUBIQ Dice of mean maps", "high"),
+    Metric("soft_dice", "soft Dice of mean maps", "high"),
+    Metric("staple_dice", "Dice against STAPLE", "high"),
+    Metric("d_persona_dice_soft", "D-Persona Dice_soft", "high"),
+    Metric("dice_max", "D-Persona Dice_max", "high"),
+    Metric("dice_match", "D-Persona Dice_match", "high"),
+    Metric("consensus_dice", "CURVAS consensus Dice", "high"),
+    Metric("multirater_ece", "CURVAS ECE, mean over graders", "low"),
+    Metric("volume_crps", "CURVAS CRPS of the volume, pixels", "low"),
+    Metric("volume_crps_code", "CURVAS CRPS as in its code, pixels", "low"),
 )
 
 # Numbers of the data set as a whole, without intervals.
