@@ -251,6 +251,18 @@ def test_a_loss_without_any_weight_is_refused():
         ModelConfig(elbo_weight=0.0)
 
 
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"name": "unet"}, "unet has no posterior"),
+        ({"elbo_weight": 0.0, "energy_weight": 1.0}, "elbo_weight is 0"),
+    ],
+)
+def test_a_posterior_that_cannot_learn_is_refused(settings, reason):
+    with pytest.raises(ValueError, match=f"learned is 'posterior'.*{reason}"):
+        ModelConfig(learned="posterior", **settings)
+
+
 def test_a_dropped_setting_is_ignored_where_it_changed_nothing():
     earlier = _changed("training", prior_steps=0, keep_checkpoints=3)
     earlier["model"]["free_bits"] = 0.0
@@ -283,6 +295,9 @@ def test_types_of_fields_are_those_of_their_annotations():
     assert types["name"] == (str, False)
 
 
-def test_the_switched_task_is_scored_by_another_distance():
-    with pytest.raises(ValueError, match="energy_weight is 1.0, expected 0: the task"):
-        Config(model=ModelConfig(energy_weight=1.0), data=DataConfig(task="switched"))
+def test_the_model_knows_the_task():
+    for task in ("plain", "switched"):
+        config = Config(model=ModelConfig(switched=True), data=DataConfig(task=task))
+        assert config.model.switched == (task == "switched")
+    with pytest.raises(ValueError, match="segmentation_weight is 1.0, expected 0"):
+        Config(model=ModelConfig(segmentation_weight=1.0))

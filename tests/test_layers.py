@@ -23,10 +23,11 @@ _AFTER_EXPORT = "readers of saved models"
 _ALLOWED = {
     **{part: _BASE for part in _BASE},
     "seeds": _BASE,
+    "noise": _BASE | {"seeds"},
     "dataset": _BASE | {"seeds", "dataset"},
     "imaging": _BASE | {"imaging"},
     "preparation": _BASE | {"dataset", "imaging", "preparation"},
-    "models": _BASE | {"seeds", "models"},
+    "models": _BASE | {"seeds", "noise", "models"},
     "training": _METRICS
     | {"seeds", "dataset", "models", "figures", "artifacts", "training"},
     "artifacts": _BASE | {"artifacts", "results"},
@@ -48,6 +49,7 @@ _READ_SAVED_MODELS = {
 # Tables of names that every part may read, and the metrics: rooms inside of rooms.
 _PARTS = {
     f"{_PACKAGE}.dataset.cityscapes_labels": "labels",
+    f"{_PACKAGE}.dataset.lesion_keys": "labels",
     f"{_PACKAGE}.dataset.task": "labels",
     f"{_PACKAGE}.models.registry": "labels",
     f"{_PACKAGE}.artifacts.results_dir": "results",

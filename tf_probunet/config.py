@@ -17,6 +17,8 @@ from tf_probunet import files
 from tf_probunet.models import registry
 
 TASKS = ("plain", "switched")
+# How the samples of an image are drawn; see docs/evaluation.md.
+SAMPLINGS = ("independent", "stratified")
 # The pixel size that is assumed for LIDC-IDRI slices that keep the size of their scan,
 # which is between 0.46 and 0.98 mm.
 NATIVE_LIDC_MM = 0.7
@@ -169,6 +171,7 @@ class ModelConfig(Checked):
     ignore_label: Optional[int] = field(
         None, "label of pixels that are not scored", at_least=0, at_most=255
     )
+    switched: bool = field(False, "whether the classes are those of the switched task")
     base_channels: int = field(
         32,
         "channels at the finest scale; they double at each down-sampling",
@@ -223,13 +226,46 @@ class ModelConfig(Checked):
         "stratified",
         "prob_unet, image2image_vae: spread the latents of these samples over the "
         "prior, or draw them independently",
-        choices=("stratified", "independent"),
+        choices=SAMPLINGS,
     )
     energy_overlap: str = field(
         "product",
         "soft intersection of two samples: the sum over pixels of the product of "
         "their probabilities, or of the smaller one (min), which gives crisper samples",
         choices=("product", "min"),
+    )
+    energy_epsilon: float = field(
+        1e-3,
+        "number of pixels: for the energy distance, a class with far fewer is absent. "
+        "A larger number lets soft samples get rid of a class bit by bit",
+        at_least=1e-6,
+    )
+    segmentation_weight: float = field(
+        0.0,
+        "switched task: weight of the cross-entropy of the samples for the energy "
+        "distance, with every new class counted as its old one; 0 to leave it out",
+        at_least=0,
+    )
+    class_balance: float = field(
+        0.0,
+        "weigh each pixel in the cross-entropy by the frequency of its class in the "
+        "batch to the power of minus this number; 0 for equal weights, 1 for equal "
+        "weights of all classes",
+        at_least=0,
+        at_most=1,
+    )
+    comb_channels: int = field(
+        0,
+        "prob_unet, image2image_vae: channels of the convolutions that join features "
+        "and latent; 0 for base_channels",
+        at_least=0,
+        at_most=_MAX_CHANNELS,
+    )
+    learned: str = field(
+        "all",
+        "which weights learn: all, or those of the posterior net alone, to fit it to a "
+        "model that was trained on the energy distance",
+        choices=("all", "posterior"),
     )
     initializer: str = field(
         "orthogonal",
@@ -272,6 +308,19 @@ class ModelConfig(Checked):
         if not self.elbo_weight and not self.energy_weight:
             raise ValueError(
                 "elbo_weight and energy_weight are 0, expected at least one above 0"
+            )
+        if self.learned == "posterior":
+            self._check_posterior_learns()
+
+    def _check_posterior_learns(self) -> None:
+        if not registry.MODELS[self.name].has_latents:
+            raise ValueError(
+                f"learned is 'posterior', expected 'all': {self.name} has no posterior"
+            )
+        if not self.elbo_weight:
+            raise ValueError(
+                "learned is 'posterior' and elbo_weight is 0, expected a weight above "
+                "0: the posterior learns from the evidence lower bound"
             )
 
     @property
@@ -497,6 +546,14 @@ class Config:
     training: TrainingConfig = TrainingConfig()
 
     def __post_init__(self) -> None:
+        switched = self.data.task == "switched"  # The loss depends on the task too.
+        model = dataclasses.replace(self.model, switched=switched)
+        object.__setattr__(self, "model", model)
+        if model.segmentation_weight and not switched:
+            raise ValueError(
+                f"segmentation_weight is {model.segmentation_weight}, expected 0: the "
+                f"task is {self.data.task!r}, not 'switched'"
+            )
         divisor = self.model.size_divisor
         pooled = " after the latent pooling" if self.model.latent_pooling > 1 else ""
         for name in ("crop_size", "eval_size"):
@@ -506,11 +563,6 @@ class Config:
                     f"{name} is {size}, expected a multiple of {divisor} for "
                     f"{self.model.num_scales} scales{pooled}"
                 )
-        if self.data.task == "switched" and self.model.energy_weight:
-            raise ValueError(
-                f"energy_weight is {self.model.energy_weight}, expected 0: the task "
-                f"'switched' is scored by another distance"
-            )
 
     def to_json(self) -> dict[str, Any]:
         """Returns the configuration as a JSON object."""

@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers import saved_models
+from scipy import stats
 
 import tf_probunet as pu
+from tf_probunet import noise
+from tf_probunet import seeds as tf_seeds
 from tf_probunet.dataset import records
 from tf_probunet.evaluation import sources
 
@@ -27,6 +30,30 @@ def test_samples_are_those_that_are_scored(lidc, lesion):
     probabilities = lidc.probabilities(frames, num_samples=4, seed=seeds)
     np.testing.assert_array_equal(probabilities.argmax(-1), samples)
     np.testing.assert_allclose(probabilities.mean(axis=1), scored.mean, atol=1e-6)
+
+
+@pytest.mark.parametrize("num_samples", [2, 16])
+def test_stratified_samples_are_those_of_the_prior_and_the_noise(
+    lidc, lesion, num_samples
+):
+    seeds = [5, 9]
+    batch = np.stack([lesion, lesion[::-1]])[..., None]
+    samples = lidc.sample(batch, num_samples, seed=seeds, sampling="stratified")
+    for image, seed, found in zip(batch, seeds, samples):
+        prior = lidc.prior(image)
+        image_seed = tf_seeds.fold_in(tf_seeds.root(seed), 0)
+        drawn = noise.draw("stratified", image_seed[None], num_samples, 6)[0].numpy()
+        # In each dimension every stratum has one sample.
+        strata = np.sort(np.floor(stats.norm.cdf(drawn) * num_samples), axis=0)
+        np.testing.assert_array_equal(strata.T, [np.arange(num_samples)] * 6)
+        expected = lidc.decode(image, prior.mean + prior.stddev * drawn)
+        np.testing.assert_array_equal(found, expected)
+    mean = lidc.mean(batch, num_samples, seed=seeds, sampling="stratified")
+    maps = lidc.probabilities(batch, num_samples, seed=seeds, sampling="stratified")
+    np.testing.assert_allclose(mean.probabilities, maps.mean(axis=1), atol=1e-6)
+    np.testing.assert_allclose(
+        mean.entropy, stats.entropy(mean.probabilities, axis=-1), atol=1e-5
+    )
 
 
 def test_a_batch_is_its_images_with_consecutive_seeds(lidc, lesion):
@@ -72,8 +99,6 @@ def test_arguments_that_do_not_fit_are_refused(lidc, lesion):
         lidc.sample(lesion, num_samples=0)
     with pytest.raises(ValueError, match="sampling is 'sobol', expected one of"):
         lidc.sample(lesion, sampling="sobol")
-    with pytest.raises(ValueError, match="'stratified', but .* independent samples"):
-        lidc.sample(lesion, sampling="stratified")
 
 
 def test_a_path_or_a_name_is_loaded(lidc, tmp_path):
@@ -96,6 +121,8 @@ def test_a_model_without_latents_says_so(phantom_dir, tmp_path):
     path = saved_models.save(tmp_path / "model", saved_models.levels, info)
     model, image = pu.load(path), np.zeros([32, 32], np.int16)
     assert model.sample(image, num_samples=2).shape == (2, 32, 32)
+    with pytest.raises(ValueError, match="the made_up in .*model has no latents"):
+        model.sample(image, sampling="stratified")
     for function, arguments in (("prior", ()), ("decode", (np.zeros([1, 6]),))):
         with pytest.raises(ValueError, match=f"model: a made_up without {function}"):
             getattr(model, function)(image, *arguments)

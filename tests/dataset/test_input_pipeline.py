@@ -359,3 +359,122 @@ def test_switched_task_switches_in_training_and_validation(tmp_path):
         list(input_pipeline.validation_batches(info, config, 2, 2).as_numpy_iterator()),
     )
     assert set(validation[0]["labels"].ravel().tolist()) - set(_STREET)
+
+
+# The graders and the size of the image with each index.
+_MIXED = {0: (1, (8, 8)), 1: (3, (9, 12)), 2: (5, (16, 7)), 3: (2, (7, 8))}
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory) -> records.DatasetInfo:
+    """Image i is full of i, grader g says g everywhere; all else differs."""
+    examples = [datasets.mixed_example(i, *shape) for i, shape in _MIXED.items()]
+    others = [
+        dataclasses.replace(example, key=f"val-{example.key}", group=f"v{i}")
+        for i, example in enumerate(examples)
+    ]
+    names = tuple("abcde")
+    return datasets.write(
+        tmp_path_factory.mktemp("mixed"),
+        {"train": examples, "val": others},
+        datasets.mixed_spec(class_names=names),
+    )
+
+
+@pytest.mark.parametrize("per_image", [0, 2])
+def test_batches_are_padded_to_the_largest_number_of_graders(mixed, per_image):
+    training = TrainingConfig(batch_size=4, seed=4, graders_per_image=per_image)
+    data = DataConfig(crop_size=6, eval_size=0)
+    drawn = {index: set() for index in _MIXED}
+    for batch in _batches(mixed, _config(training=training, data=data), 40):
+        assert batch["labels"].shape == (4, per_image or 5, 6, 6)
+        for example, labels, mask in zip(
+            _examples(batch), batch["labels"], batch["grader_mask"]
+        ):
+            count = min(_MIXED[example][0], per_image or 5)
+            assert mask.tolist() == [True] * count + [False] * (len(mask) - count)
+            assert (labels == labels[:, :1, :1]).all()
+            assert not labels[count:].any()
+            drawn[example].add(tuple(labels[:count, 0, 0].tolist()))
+    for index, (num_graders, _) in _MIXED.items():
+        count = min(num_graders, per_image or 5)
+        possible = set(itertools.permutations(range(num_graders), count))
+        # The many orders of five graders do not all come up in 40 draws.
+        assert drawn[index] <= possible
+        assert drawn[index] == possible or len(possible) >= 20
+
+
+def test_one_grader_per_image_needs_no_mask(mixed):
+    config = _config(data=DataConfig(crop_size=6, eval_size=0))
+    drawn = {index: set() for index in _MIXED}
+    for batch in _batches(mixed, config, 60):
+        assert set(batch) == {"image", "labels"}
+        for example, labels in zip(_examples(batch), batch["labels"]):
+            drawn[example].add(int(labels[0, 0]))
+    for index, (num_graders, _) in _MIXED.items():
+        assert drawn[index] == set(range(num_graders))
+
+
+def test_warped_crops_of_mixed_sizes_are_those_of_each_size(mixed, tmp_path):
+    # The third image alone is a data set of one size: the graph knows it.
+    example = datasets.mixed_example(2, *_MIXED[2])
+    alone = datasets.write(
+        tmp_path, {"train": [example]}, datasets.mixed_spec(class_names=tuple("abcde"))
+    )
+    assert alone.spec.min_size is None
+    serialized = records.encode(
+        example, datasets.mixed_spec(class_names=tuple("abcde"))
+    )
+    config = dataclasses.replace(
+        _AUGMENTED, training=TrainingConfig(graders_per_image=0)
+    )
+    for seed in range(3):
+        one, other = (
+            input_pipeline._training_example(
+                tf.constant(serialized), seeds.root(seed), spec, config, False
+            )
+            for spec in (mixed.spec, alone.spec)
+        )
+        np.testing.assert_allclose(one["image"], other["image"], rtol=1e-6)
+        np.testing.assert_array_equal(one["labels"], other["labels"])
+
+
+def test_crop_that_does_not_fit_into_every_image_is_refused_at_once(mixed):
+    config = _config(data=DataConfig(crop_size=8, eval_size=0))
+    with pytest.raises(ValueError, match="8x8 does not fit into images of 7x7"):
+        input_pipeline.training_batches(mixed, config)
+
+
+def test_whole_images_of_mixed_sizes_come_singly_with_their_graders(mixed):
+    examples = input_pipeline.evaluation_examples(mixed, "val", DataConfig(eval_size=0))
+    sizes = {}
+    for batch in input_pipeline.batched(examples, mixed.spec, 8, size=0):
+        index = int(np.round(255 * batch["image"][0, 0, 0, 0]))
+        (graders,) = input_pipeline.grader_stacks(batch)
+        assert graders[:, 0, 0].tolist() == list(range(_MIXED[index][0]))
+        sizes[index] = tuple(batch["image"].shape[1:3])
+        assert graders.shape[1:] == sizes[index]
+    assert sizes == {index: size for index, (_, size) in _MIXED.items()}
+
+
+def test_validation_takes_one_of_the_graders_there_are(mixed):
+    config = _config(model=ModelConfig(num_scales=3))
+    found = list(input_pipeline.validation_batches(mixed, config, 4, 4))
+    assert len(found) == 4
+    for i, batch in enumerate(found):
+        index = int(np.round(255 * batch["image"][0, 0, 0, 0]))
+        num_graders, size = _MIXED[index]
+        assert (batch["labels"].numpy() == i % num_graders).all()
+        # The largest part whose sides are multiples of four.
+        assert batch["labels"].shape[1:] == tuple(side // 4 * 4 for side in size)
+
+
+def test_mirrored_border_by_hand():
+    images = np.arange(1, 4)[None, :, None, None] * np.ones([1, 3, 4, 1])
+    padded = input_pipeline.mirror_pad(images, 4)
+    assert padded[0, :, 0, 0].tolist() == [1, 2, 3, 3]
+    padded = input_pipeline.mirror_pad(images, 5)
+    assert padded[0, :, 0, 0].tolist() == [1, 1, 2, 3, 3]
+    assert padded.shape == (1, 5, 5, 1)
+    inner = input_pipeline.central_part(padded[..., 0], (3, 4))
+    np.testing.assert_array_equal(inner, images[..., 0])

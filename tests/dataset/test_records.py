@@ -441,12 +441,10 @@ def test_errors_that_no_record_is_to_blame_for_stay(written, error):
             raise error(None, None, "No space left on device")
 
 
-@pytest.mark.parametrize("version", ["2.0", "0.9", 3, None])
+@pytest.mark.parametrize("version", ["3.0", "0.9", 3, None])
 def test_other_format_version_says_what_to_do(written, version):
     _edit_info(written, lambda raw: raw.update(format_version=version))
-    message = (
-        rf"record format {version}, .*reads 1\.0; prepare the data again with run/"
-    )
+    message = rf"record format {version}, .*reads 1\.0 and 2\.0; prepare the data again"
     with pytest.raises(ValueError, match=message):
         records.read_info(written.data_dir)
 
@@ -620,3 +618,109 @@ def test_serialised_example_is_what_tensorflow_writes(size):
     }
     theirs = tf.train.Example(features=tf.train.Features(feature=feature))
     assert ours == theirs.SerializeToString(deterministic=True)
+
+
+def _mixed(tmp_path, *examples: records.Example) -> records.DatasetInfo:
+    return datasets.write(tmp_path / "data", {"t": examples}, datasets.mixed_spec())
+
+
+def test_images_of_any_size_with_any_number_of_graders_round_trip(tmp_path):
+    shapes = {"key-000": (1, (5, 9)), "key-001": (4, (8, 6)), "key-002": (1, (7, 7))}
+    examples = [
+        datasets.mixed_example(i, *shape) for i, shape in enumerate(shapes.values())
+    ]
+    info = _mixed(tmp_path, *examples)
+    for stored in _stored(info, "t"):
+        num_graders, size = shapes[stored["key"].decode()]
+        index = int(stored["key"][-3:])
+        np.testing.assert_array_equal(stored["image"], np.full((*size, 1), index))
+        expected = np.broadcast_to(
+            np.arange(num_graders)[:, None, None], (num_graders, *size)
+        )
+        np.testing.assert_array_equal(stored["labels"], expected)
+    raw = json.loads((info.data_dir / records.INFO_NAME).read_text())
+    assert raw["format_version"] == "2.0"
+    assert (raw["min_graders"], raw["num_graders"]) == (1, 4)
+    assert (raw["min_size"], raw["image_shape"]) == ([5, 6], [8, 9, 1])
+    assert raw["splits"]["t"]["graders"] == {"1": 2, "4": 1}
+    assert records.read_info(info.data_dir).spec == info.spec
+
+
+def test_images_that_turn_out_alike_are_written_as_any_others(tmp_path):
+    examples = [datasets.mixed_example(i, 4) for i in range(3)]
+    info = _mixed(tmp_path, *examples)
+    plain = datasets.write(tmp_path / "plain", {"t": examples})
+    assert (info.spec, info.fingerprint) == (plain.spec, plain.fingerprint)
+    described = json.loads((plain.data_dir / records.INFO_NAME).read_text())
+    assert described["format_version"] == "1.0"
+    assert not {"min_graders", "min_size"} & set(described)
+
+
+@pytest.mark.parametrize(
+    "example, message",
+    [
+        (datasets.mixed_example(0, 33), "key-000: has 33 graders, expected 1 to 32"),
+        (datasets.mixed_example(0, 0), "key-000: has 0 graders, expected 1 to 32"),
+        (
+            datasets.example(0, labels=np.zeros((2, 8, 9), np.uint8)),
+            r"key-000: labels is uint8\[2, 8, 9\], expected uint8\[2, 8, 8\]",
+        ),
+    ],
+)
+def test_mixed_examples_that_do_not_fit_are_refused(example, message):
+    with pytest.raises(ValueError, match=message):
+        records.encode(example, datasets.mixed_spec())
+
+
+@pytest.mark.parametrize(
+    "limits, message",
+    [
+        ({"min_graders": 2}, "an image has.*1.*label maps, expected 2 to 4"),
+        ({"min_size": [8, 8]}, "expected a PNG picture of 8x8 to 9x9 pixels"),
+        ({"image_shape": [8, 9, 1]}, "expected a PNG picture of 7x8 to 8x9 pixels"),
+    ],
+)
+def test_records_outside_the_limits_are_named(tmp_path, limits, message):
+    info = _mixed(
+        tmp_path,
+        datasets.mixed_example(0, 1, (9, 8)),
+        datasets.mixed_example(1, 4, (7, 9)),
+    )
+    _edit_info(info, lambda raw: raw.update(limits))
+    info = records.read_info(info.data_dir)
+    with pytest.raises(ValueError, match=f"unreadable record . of 2.*{message}"):
+        with records.named_errors(info, "t"):
+            _stored(info, "t")
+
+
+def test_label_map_of_another_size_than_its_image_is_found(tmp_path):
+    spec = datasets.mixed_spec()
+    small, large = (datasets.mixed_example(i, 2, (5 + i, 8)) for i in (1, 2))
+    encoded = records.encode(small, spec)
+    png = records._encode_png(small.labels[0][..., None])
+    other = records._encode_png(large.labels[0][..., None])
+    assert len(png) == len(other)
+    broken = encoded.replace(png, other)
+    entries = [
+        ("a", "a", lambda: records.encode(large, spec)),
+        ("b", "b", lambda: broken),
+    ]
+    info = records.write_dataset(tmp_path, spec, {"t": entries})
+    with pytest.raises(ValueError, match="an image and its labels differ in size"):
+        with records.named_errors(info, "t"):
+            _stored(info, "t")
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"min_graders": 5}, "min_graders 5, expected null or a whole number from 1"),
+        ({"min_graders": "2"}, "min_graders '2', expected null or a whole number"),
+        ({"min_size": [9, 9]}, r"min_size \[9, 9\], expected null or a height and a"),
+        ({"min_size": [8]}, r"min_size \[8\], expected null or a height and a width"),
+    ],
+)
+def test_damaged_limits_are_named(written, change, message):
+    _edit_info(written, lambda raw: raw.update(change))
+    with pytest.raises(ValueError, match=message):
+        records.read_info(written.data_dir)

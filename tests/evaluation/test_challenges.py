@@ -24,7 +24,7 @@ def test_hand_worked_scores_of_binary_masks():
         "consensus_dice": 1,  # Cell 1 is in doubt, and does not count.
         "multirater_ece": (1 / 8 + 0) / 2,
         # Volumes 1.5 +- 0.5, predicted 2: one deviation off.
-        "volume_crps": 0.5 * (0.6826895 + 2 * 0.2419707 - 0.5641896),
+        "curvas_crps": 0.5 * (0.6826895 + 2 * 0.2419707 - 0.5641896),
     }
     found = challenges.score(NAMES, samples, graders)
     assert set(found) == set(NAMES)
@@ -68,6 +68,6 @@ def test_one_class_is_the_binary_score():
     )
     found = challenges.score(NAMES, samples, graders)
     assert found["qubiq_dice"] == mean_maps.threshold_dice(samples, graders)
-    assert found["volume_crps_code"] == curvas.volume_crps(
+    assert found["curvas_crps_code"] == curvas.curvas_crps(
         samples, graders, deviations=3
     )

@@ -87,3 +87,9 @@ def test_a_protocol_leaves_the_rest_to_the_user():
     assert (config.both_empty, config.num_samples) == ("zero", (32,))
     assert config.command().endswith("--protocol=qubiq --num_samples=32")
     assert EvaluationConfig("d", "o", "m").num_samples == (1, 4, 8, 16)
+
+
+def test_scores_of_images_are_not_those_of_lesions():
+    with pytest.raises(ValueError, match=r"its scores \(qubiq_dice, .*of images"):
+        EvaluationConfig("d", "o", "m", protocol="qubiq", by="lesion")
+    assert EvaluationConfig("d", "o", "m", protocol="ccdm", by="lesion").by == "lesion"

@@ -44,6 +44,7 @@ def test_assets_say_what_the_model_is(run, saved_model):
             "posterior",
             "prior",
             "serving_default",
+            "stratified",
         ],
         "default_samples": 16,
         "max_samples": None,

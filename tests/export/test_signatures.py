@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 from helpers import run_dirs
 
-from tf_probunet import seeds
+from tf_probunet import noise, seeds
 from tf_probunet.export.signatures import Signatures, image_seeds, segmentations
 
 IMAGE = run_dirs.images(2, 8, 6, 1)
@@ -35,6 +35,27 @@ def test_sample_is_the_models_sample(model, functions):
     np.testing.assert_allclose(outputs["probabilities"], expected, atol=1e-5)
     np.testing.assert_array_equal(outputs["labels"], logits.argmax(-1))
     assert np.ptp(logits.argmax(-1), axis=1).any(), "the samples are all alike"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"injection": "start"}, {"fixed_prior": True}, {"name": "image2image_vae"}],
+)
+@pytest.mark.parametrize("num_samples", [3, 17])
+def test_stratified_samples_decode_stratified_noise(settings, num_samples):
+    functions = Signatures(run_dirs.tiny_model(**settings)).functions()
+    prior = functions["prior"](IMAGE)
+    size = prior["mean"].shape[1]
+    drawn = noise.draw("stratified", _per_image(4, 9), num_samples, size)
+    z = prior["mean"][:, None] + prior["stddev"][:, None] * drawn
+    expected = functions["decode"](IMAGE, z)
+    outputs = functions["stratified"](IMAGE, num_samples, [4, 9])
+    for name in ("labels", "probabilities"):
+        np.testing.assert_allclose(outputs[name], expected[name], atol=1e-5)
+    alone = functions["stratified"](IMAGE[1:], num_samples, 9)
+    np.testing.assert_allclose(
+        alone["probabilities"], outputs["probabilities"][1:], atol=1e-5
+    )
 
 
 def test_prior_and_posterior_are_the_models(model, functions):
@@ -165,6 +186,7 @@ NAN_IMAGE = np.where(IMAGE == IMAGE.max(), np.nan, IMAGE)
         ("sample", (IMAGE, 0), "num_samples is 0, expected at least 1"),
         ("mean", (IMAGE, -1), "num_samples is -1"),
         ("log_likelihood", (IMAGE, LABELS, 0), "num_samples is 0"),
+        ("stratified", (IMAGE, 0), "num_samples is 0, expected at least 1"),
         ("sample", (IMAGE, 2, [1, 2, 3]), "3 seeds for 2 images"),
         ("posterior", (IMAGE, LABELS[:, :, :4]), "shape [2 8 4], expected [2 8 6]"),
         ("posterior", (IMAGE, LABELS + 1), "labels have values other than 0 to 1"),
@@ -242,7 +264,12 @@ AROUND = ((2, 3), (1, 1))
 
 @pytest.mark.parametrize(
     "name, others",
-    [("sample", (3, [4, 9])), ("mean", (3, 5)), ("decode", (Z,))],
+    [
+        ("sample", (3, [4, 9])),
+        ("stratified", (3, [4, 9])),
+        ("mean", (3, 5)),
+        ("decode", (Z,)),
+    ],
 )
 def test_maps_of_a_frame_are_background_around_what_is_seen(
     framed, functions, name, others

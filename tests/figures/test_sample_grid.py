@@ -104,7 +104,7 @@ def test_unknown_layout_and_shapes_that_do_not_fit(lesions):
         sample_grid.draw(
             images=images, graders=graders, samples=samples, layout="diagonal"
         )
-    with pytest.raises(ValueError, match="samples have shape"):
+    with pytest.raises(ValueError, match="samples have the shapes"):
         sample_grid.draw(images=images, graders=graders, samples=samples[:2])
 
 

@@ -87,3 +87,23 @@ def contents(directory: pathlib.Path) -> dict[str, bytes]:
         for path in sorted(directory.rglob("*"))
         if path.is_file()
     }
+
+
+def mixed_spec(**changes: Any) -> records.DatasetSpec:
+    """Returns the specification of `mixed_example`, with changes."""
+    common = spec(**changes)
+    names = ("name", "class_names", "image_dtype", "intensity", "preparation")
+    fields = {name: getattr(common, name) for name in (*names, "ignore_label")}
+    return records.DatasetSpec.mixed(channels=common.image_shape[2], **fields)
+
+
+def mixed_example(
+    index: int, num_graders: int, size: tuple[int, int] = (SIZE, SIZE)
+) -> records.Example:
+    """Returns an image of any size, full of `index`, whose grader g says g."""
+    graders = np.arange(num_graders, dtype=np.uint8)[:, None, None]
+    return example(
+        index,
+        image=np.full((*size, 1), index, np.uint8),
+        labels=np.broadcast_to(graders, (num_graders, *size)),
+    )

@@ -54,6 +54,54 @@ def test_all_heads_are_samples_whatever_the_number():
     assert float(terms["energy_distance"]) == pytest.approx(float(distance), rel=1e-4)
 
 
+def _streets():
+    """Two streets with road, sidewalk, car and an ignored corner, two flips of each."""
+    columns = tf.constant([0, 0, 0, 1, 1, 13, 2, 255])
+    labels = tf.broadcast_to(columns, [BATCH, SIZE, SIZE])
+    noise = tf.random.stateless_uniform([BATCH, SIZE, SIZE, 1], [1, 1])
+    image = 0.2 * noise + tf.cast(labels[..., None] % 16, tf.float32) / 16.0
+    flipped = tf.where(labels == 1, 19, labels)
+    return {"image": image, "labels": tf.stack([flipped, labels], axis=1)}
+
+
+SWITCHED = {"switched": True, "num_classes": 24, "ignore_label": 255}
+
+
+@pytest.mark.parametrize("golden", GOLDENS, ids=lambda golden: golden.name)
+def test_the_loss_has_the_switched_distance_and_segmentation_of_samples(golden):
+    batch = _streets()
+    own = {**SWITCHED, "energy_samples": 2, "elbo_weight": 0.5}
+    energy = {"energy_epsilon": 0.5, "segmentation_weight": 0.25, "class_balance": 0.5}
+    model = golden.on_energy(**own, **energy).build(1)
+    terms = model.objective(batch, seeds.root(3))
+    count = 1 if golden.name == "unet" else 2
+    samples = model.sample(batch["image"], count, seeds.fold_in(seeds.root(3), 1))
+    labels = batch["labels"][:, 1]
+    distance = losses.switched_energy_distance(
+        probabilities=tf.nn.softmax(samples),
+        labels=labels,
+        ignore_label=255,
+        epsilon=0.5,
+    )
+    nats = losses.cross_entropy(
+        logits=losses.unswitched_logits(samples),
+        labels=tf.repeat(labels[:, None], count, axis=1),
+        ignore_label=255,
+        class_balance=0.5,
+    )
+    expected = {
+        "energy_distance": float(tf.reduce_mean(distance)),
+        "segmentation": float(tf.reduce_mean(nats)),
+    }
+    for name, value in expected.items():
+        assert float(terms[name]) == pytest.approx(value, rel=1e-4), name
+    alone = golden.on_energy(**{**own, "energy_weight": 0.0, "class_balance": 0.5})
+    own_loss = float(alone.build(1).objective(batch, seeds.root(3))["loss"])
+    total = own_loss + 100 * expected["energy_distance"]
+    total += 0.25 * expected["segmentation"]
+    assert float(terms["loss"]) == pytest.approx(total, rel=1e-4)
+
+
 def test_stratified_latents_are_spread_over_the_prior():
     golden = NAMED["prob_unet"].on_energy(energy_noise="stratified", energy_samples=4)
     model = golden.build(1)
@@ -102,6 +150,26 @@ def test_without_the_elbo_all_but_the_posterior_learn():
     for old, new in zip(before.trainable_variables, model.trainable_variables):
         changed = np.any(old.numpy() != new.numpy())
         assert changed == (id(new) not in posterior), new.name
+
+
+def test_the_posterior_can_learn_alone():
+    golden = NAMED["prob_unet"].on_energy(energy_weight=0.0, learned="posterior")
+    before = golden.build(1)
+    seed = seeds.root(3)
+    model = golden.build(1)
+    model.compile(tf.keras.optimizers.Adam(0.01))
+    step = model.make_train_function()
+    batches = iter(tf.data.Dataset.from_tensors(_batch()).repeat(30))
+    for _ in range(30):
+        step(batches)
+    assert (
+        model.objective(_batch(), seed)["loss"]
+        < before.objective(_batch(), seed)["loss"]
+    )
+    posterior = {id(v) for v in model.posterior_net.trainable_variables}
+    for old, new in zip(before.trainable_variables, model.trainable_variables):
+        changed = np.any(old.numpy() != new.numpy())
+        assert changed == (id(new) in posterior), new.name
 
 
 @pytest.mark.parametrize("name", ["unet", "dropout_unet", "m_heads"])
@@ -187,3 +255,65 @@ def test_every_convolution_decays(golden):
     expected = sum(float(tf.reduce_sum(kernel**2)) for kernel in kernels)
     found = model._weight_decay_loss(model.trainable_variables)
     assert float(found) == pytest.approx(expected, rel=1e-5)
+
+
+def _without_noise(monkeypatch):
+    """Makes latents equal to the mean of their distribution.
+
+    Otherwise, the noise of an image depends on the shape of its batch.
+    """
+
+    def zeros(shape, seed, *args, **kwargs):
+        return tf.zeros(shape)
+
+    monkeypatch.setattr(tf.random, "stateless_normal", zeros)
+
+
+def _loss_and_gradients(model, batch):
+    with tf.GradientTape() as tape:
+        terms = model.objective(batch, seeds.root(3))
+    gradients = tape.gradient(terms["loss"], model.learned_variables)
+    return {name: float(term) for name, term in terms.items()}, gradients
+
+
+@pytest.mark.parametrize("golden", GOLDENS, ids=lambda golden: golden.name)
+def test_label_maps_that_pad_a_batch_have_no_part_in_it(golden, monkeypatch):
+    _without_noise(monkeypatch)
+    model, batch = golden.on_energy(energy_samples=2).build(1), _batch()
+    first, second = batch["labels"][0], batch["labels"][1, 1:2]
+    # Three copies of one grader are as good as that grader alone.
+    repeated = {**batch, "labels": tf.stack([first, tf.repeat(second, 3, axis=0)])}
+    padding = tf.ones_like(batch["labels"][1, :2])
+    padded = {
+        "image": batch["image"],
+        "labels": tf.stack([first, tf.concat([padding, second], axis=0)]),
+        "grader_mask": tf.constant([[True] * 3, [False, False, True]]),
+    }
+    expected, expected_gradients = _loss_and_gradients(model, repeated)
+    terms, gradients = _loss_and_gradients(model, padded)
+    assert terms == pytest.approx(expected, rel=1e-4, abs=1e-6)
+    for found, wanted in zip(gradients, expected_gradients):
+        scale = float(tf.reduce_max(tf.abs(wanted))) + 1e-6
+        np.testing.assert_allclose(found, wanted, atol=1e-4 * scale)
+
+
+@pytest.mark.parametrize("name", ["prob_unet", "m_heads"])
+def test_every_image_counts_the_same_whatever_its_number_of_graders(name, monkeypatch):
+    _without_noise(monkeypatch)
+    model, batch = NAMED[name].on_energy(energy_samples=2).build(1), _batch()
+    labels = batch["labels"] * tf.constant([1, 0])[:, None, None, None]
+    padded = {
+        "image": batch["image"],
+        "labels": labels,
+        "grader_mask": tf.constant([[True, True, False], [True, False, False]]),
+    }
+    alone = [
+        model.objective(
+            {"image": batch["image"][i : i + 1], "labels": labels[i : i + 1, :count]},
+            seeds.root(3),
+        )
+        for i, count in enumerate([2, 1])
+    ]
+    expected = {name: float(alone[0][name] + alone[1][name]) / 2 for name in alone[0]}
+    found = {k: float(v) for k, v in model.objective(padded, seeds.root(3)).items()}
+    assert found == pytest.approx(expected, rel=1e-4, abs=1e-6)

@@ -9,7 +9,7 @@ import sys
 import pytest
 import tensorflow as tf
 from helpers import tiny
-from helpers.goldens import GOLDENS
+from helpers.goldens import GOLDENS, Golden
 
 from tf_probunet import models
 from tf_probunet.config import ModelConfig
@@ -86,7 +86,10 @@ def _one_sample(model, image):
     return model.logits(image)
 
 
-@pytest.mark.parametrize("golden", GOLDENS, ids=lambda golden: golden.name)
+WIDE = Golden("wide", "prob_unet", "ProbUNet", {"latent_dim": 2, "comb_channels": 5})
+
+
+@pytest.mark.parametrize("golden", [*GOLDENS, WIDE], ids=lambda golden: golden.name)
 def test_counts_are_the_models_own(golden):
     changes = {"num_scales": 3, "convs_per_block": 2, "num_classes": 5}
     config = dataclasses.replace(golden.config(), image_channels=3, **changes)

@@ -29,6 +29,14 @@ OUTPUTS = pathlib.Path(__file__).parents[1] / "goldens"
 ON_ENERGY = tuple(
     golden.on_energy() for golden in GOLDENS if golden.name in ("prob_unet", "m_heads")
 )
+ON_SWITCHES = tuple(
+    dataclasses.replace(golden, name=f"{golden.name}_switched")
+    for golden in (
+        plain.on_energy(switched=True, num_classes=24, segmentation_weight=0.5)
+        for plain in GOLDENS
+        if plain.name in ("prob_unet", "m_heads")
+    )
+)
 DATASET = {
     "name": "made up",
     "fingerprint": "0",
@@ -249,7 +257,9 @@ def _gradients(golden, devices):
     return terms, changes, model
 
 
-@pytest.mark.parametrize("golden", GOLDENS + ON_ENERGY, ids=lambda golden: golden.name)
+@pytest.mark.parametrize(
+    "golden", GOLDENS + ON_ENERGY + ON_SWITCHES, ids=lambda golden: golden.name
+)
 def test_two_replicas_compute_what_one_does(golden, no_noise):
     one, one_changes, _ = _gradients(golden, tf.distribute.get_strategy())
     two, two_changes, model = _gradients(golden, strategy.mirrored(2))

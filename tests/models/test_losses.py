@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
-from scipy import stats
+from scipy import special, stats
 
-from tf_probunet.evaluation.metrics import ged
+from tf_probunet.dataset import cityscapes_labels
+from tf_probunet.evaluation.metrics import ged, switched_modes
 from tf_probunet.models import losses
 
 tfd = tfp.distributions
@@ -168,6 +169,22 @@ def test_energy_distance_of_several_classes_is_the_exact_one():
     np.testing.assert_allclose(result, exact, atol=1e-5)
 
 
+def test_energy_distance_takes_the_graders_that_an_image_has():
+    rng = np.random.default_rng(5)
+    samples, graders = _maps(rng, (5, 3, 4, 4), 3), _maps(rng, (5, 4, 4, 4), 3)
+    graders[1, 0, :2] = 255  # Of a grader, and below of what only pads.
+    counts = [1, 2, 3, 4, 1]
+    mask = np.arange(4) < np.array(counts)[:, None]
+    padded = np.where(mask[..., None, None], graders, 255)
+    labels = ged.LabelSet((1, 2), 3, 255)
+    exact = [
+        ged.energy_distance(s, y[:count], labels=labels)
+        for s, y, count in zip(samples, graders, counts)
+    ]
+    result = _hard(samples, padded, 3, ignore_label=255, grader_mask=tf.constant(mask))
+    np.testing.assert_allclose(result, exact, atol=1e-5)
+
+
 @pytest.mark.parametrize("overlap", ["product", "min"])
 def test_energy_distance_of_soft_samples_by_hand(overlap):
     # Two samples of two pixels, .5 and .25 or 1 and 0; one grader marks the first.
@@ -233,3 +250,122 @@ def test_gradient_of_the_energy_distance_is_finite_where_all_is_empty():
     assert np.isfinite(gradient).all()
     # The sample that marks a pixel is drawn to the graders.
     assert gradient[0, 1, 0, 0, 1] > 0 > gradient[0, 1, 0, 0, 0]
+
+
+_OLD, _NEW = [1, 11, 13, 8, 0], [19, 20, 21, 22, 23]
+
+
+def _streets(rng, images, num_samples, side=6):
+    """Labels [B, H, W], and samples [B, S, H, W] that flip them and make mistakes."""
+    few = rng.choice([0, 1, 2, 8, 11, 13, 255], (images, side, side))
+    samples = np.repeat(np.where(few == 255, 5, few)[:, None], num_samples, axis=1)
+    for old, new in zip(_OLD, _NEW):
+        flips = rng.random((images, num_samples)) < 0.5
+        samples = np.where((samples == old) & flips[..., None, None], new, samples)
+    wrong = rng.random(samples.shape) < 0.2
+    return few, np.where(wrong, rng.integers(0, 24, samples.shape), samples)
+
+
+def _switched(samples, labels, **settings):
+    return losses.switched_energy_distance(
+        probabilities=tf.one_hot(samples, 24, dtype=tf.float64),
+        labels=tf.constant(labels, tf.int32),
+        ignore_label=255,
+        **{"epsilon": 1e-9, **settings},
+    ).numpy()
+
+
+@pytest.mark.parametrize("overlap", ["product", "min"])
+@pytest.mark.parametrize("num_samples", [1, 4, 5])
+def test_switched_energy_distance_of_hard_maps_is_the_exact_one(num_samples, overlap):
+    rng = np.random.default_rng(6)
+    labels, samples = _streets(rng, 6, num_samples)
+    labels[0][labels[0] == 13] = 2  # No car, but samples may show one.
+    labels[1][np.isin(labels[1], _OLD)] = 2  # Nothing to switch ...
+    samples[1] = 3  # ... in either map.
+    labels[2] = 255
+    samples[3] = 2  # No sample shows a switchable class.
+    exact = [switched_modes.energy_distance(*pair) for pair in zip(samples, labels)]
+    assert exact[1] == exact[2] == 0.0
+    result = _switched(samples, labels, overlap=overlap)
+    np.testing.assert_allclose(result, exact, atol=1e-7)
+
+
+def test_switched_energy_distance_does_not_depend_on_the_flips_of_the_labels():
+    labels, samples = _streets(np.random.default_rng(7), 1, 3)
+    expected = _switched(samples, labels)
+    for mode in (1, 12, 31):
+        flipped = cityscapes_labels.switch_table(mode)[labels]
+        np.testing.assert_array_equal(_switched(samples, flipped), expected)
+
+
+def test_switched_energy_distance_of_a_soft_road_by_hand():
+    # One pixel of road. Road 2 has a probability of 4/17, and the sample gives it .3.
+    probabilities = np.zeros([1, 1, 1, 1, 24])
+    probabilities[..., [0, 23]] = 0.7, 0.3
+    result = losses.switched_energy_distance(
+        probabilities=tf.constant(probabilities),
+        labels=tf.zeros([1, 1, 1], tf.int32),
+        epsilon=1e-9,
+    )
+    # Two classes always count. IoU .7 with the road as it is, .3 with the flipped one.
+    p, itself = 4 / 17, (0.49 / (1.4 - 0.49) + 0.09 / (0.6 - 0.09)) / 2
+    cross = (1 - p) * (1 - 0.7 / 2) + p * (1 - 0.3 / 2)
+    expected = 2 * cross - (1 - itself) - 2 * p * (1 - p)
+    np.testing.assert_allclose(result, [expected], rtol=1e-6)
+
+
+@pytest.mark.parametrize("overlap", ["product", "min"])
+def test_gradient_of_the_switched_distance_is_the_finite_difference(overlap):
+    rng = np.random.default_rng(8)
+    labels = tf.constant([[[0, 1, 255]], [[13, 13, 23]]])
+    logits = tf.constant(2.0 * rng.normal(size=(2, 3, 1, 3, 24)))
+
+    def distance(logits):
+        return tf.reduce_sum(
+            losses.switched_energy_distance(
+                probabilities=tf.nn.softmax(logits),
+                labels=labels,
+                ignore_label=255,
+                epsilon=0.1,
+                overlap=overlap,
+            )
+        )
+
+    theoretical, numerical = tf.test.compute_gradient(distance, [logits], delta=1e-5)
+    assert np.abs(theoretical[0]).max() > 0.01
+    np.testing.assert_allclose(theoretical[0], numerical[0], atol=1e-6)
+    ignored = np.reshape(theoretical[0], logits.shape)[0, :, :, 2]
+    np.testing.assert_array_equal(ignored, 0.0)
+
+
+def test_logits_before_the_flips_have_the_probabilities_of_both_classes():
+    logits = np.random.default_rng(9).normal(size=(2, 3, 24))
+    probabilities = special.softmax(logits, axis=-1)
+    expected = probabilities[..., :19].copy()
+    expected[..., _OLD] += probabilities[..., _NEW]
+    found = special.softmax(losses.unswitched_logits(tf.constant(logits)), axis=-1)
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    labels = tf.constant([[0, 23, 19, 5], [11, 20, 255, 1]])
+    found = losses.unswitched(labels)
+    np.testing.assert_array_equal(found, [[0, 0, 1, 5], [11, 11, 255, 1]])
+
+
+@pytest.mark.parametrize("balance", [0.5, 1.0])
+def test_rare_classes_weigh_more_with_class_balance(balance):
+    logits = np.random.default_rng(10).normal(size=(2, 1, 5, 3))
+    labels = np.array([[[0, 0, 0, 1, 255]], [[0, 0, 0, 0, 2]]])  # 7, 1 and 1 pixels.
+    found = losses.cross_entropy(
+        logits=tf.constant(logits),
+        labels=tf.constant(labels, tf.int32),
+        ignore_label=255,
+        class_balance=balance,
+    )
+    rare = 9 / (2 + 7 ** (1 - balance))
+    weights = np.array([rare * 7**-balance, rare, rare])
+    nats = -special.log_softmax(logits, axis=-1)
+    expected = [
+        sum(weights[y] * nats[i, 0, j, y] for j, y in enumerate(row) if y < 255)
+        for i, row in enumerate(labels[:, 0])
+    ]
+    np.testing.assert_allclose(found, expected, rtol=1e-6)

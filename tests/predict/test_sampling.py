@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 from helpers.threshold_model import STDDEV, probability
+from scipy import stats
 
 from tf_probunet.predict import sampling
 
@@ -29,6 +30,28 @@ def test_a_whole_image_gets_the_saved_models_own_samples(hu_model, image):
     expected = hu_model.call("sample", image[None], 5, 7, about="x")
     drawn = _draw(hu_model, image)
     np.testing.assert_allclose(drawn, expected["probabilities"][0], atol=1e-6)
+
+
+@pytest.mark.parametrize("count", [4, 16])
+def test_stratified_samples_are_the_same_whole_and_in_tiles(hu_model, image, count):
+    settings = {"count": count, "sampling": "stratified"}
+    whole = _draw(hu_model, image, **settings)
+    one = sampling.draw_set(hu_model, image[None], seed=7, about="x", **settings)
+    np.testing.assert_allclose(whole, one["probabilities"][0], atol=1e-6)
+    tiled = _draw(hu_model, image, tile_size=32, **settings)
+    np.testing.assert_allclose(tiled, whole, atol=1e-5)
+    z = sampling.draw_latents(hu_model, image, seed=7, about="x", **settings)
+    strata = np.floor(stats.norm.cdf((z - image.mean()) / STDDEV) * count)
+    assert sorted(strata[:, 0]) == [*range(count)]
+
+
+def test_a_model_without_latents_cannot_stratify(hu_model, picture_model, image):
+    with pytest.raises(ValueError, match="'stratified', but .* has no latents"):
+        _draw(picture_model, image, sampling="stratified")
+    assert sampling.default_sampling(picture_model) == "independent"
+    assert sampling.default_sampling(hu_model) == "stratified"
+    with pytest.raises(ValueError, match="sampling is 'sobol', expected one of"):
+        _draw(hu_model, image, sampling="sobol")
 
 
 def test_latents_come_from_the_prior(hu_model, image):

@@ -66,7 +66,9 @@ class _KerasHabits:
                 )
         super().compile(optimizer, **kwargs)
 
-    def sample(self, image: Any, num_samples: Any = 16, seed: Any = 0) -> tf.Tensor:
+    def sample(
+        self, image: Any, num_samples: Any = 16, seed: Any = 0, **sampling: str
+    ) -> tf.Tensor:
         """Draws segmentations.
 
         Args:
@@ -74,11 +76,21 @@ class _KerasHabits:
                 in 0..1.
             num_samples: S, for each image.
             seed: a whole number; or int32[2], or int32[B, 2] with one for each image.
+            **sampling: `sampling="stratified"` for a model with latents.
 
         Returns:
             Logits, [B, S, H, W, K] float32. Their argmax is the label maps.
         """
-        return super().sample(self._images(image), num_samples, _seed(seed))
+        for name, value in sampling.items():
+            if name != "sampling" or value not in self.samplings:
+                raise ValueError(
+                    f"{name} is {value!r}, expected sampling to be one of "
+                    f"{', '.join(self.samplings)} for {self.name}"
+                )
+        if sampling == {"sampling": "independent"}:
+            sampling = {}
+        images = self._images(image)
+        return super().sample(images, num_samples, _seed(seed), **sampling)
 
     def objective(
         self, batch: Any, seed: Any = 0, kl_weight: Any = 1.0
@@ -158,7 +170,10 @@ class _KerasHabits:
         labels = tf.convert_to_tensor(labels)
         if labels.shape.rank == 4 and labels.shape[-1] == 1 != image.shape[2]:
             labels = labels[..., 0]  # Masks with an axis for one channel.
-        return {"image": image, "labels": tf.cast(labels, tf.int32)}
+        batch = {"image": image, "labels": tf.cast(labels, tf.int32)}
+        if isinstance(data, dict) and "grader_mask" in data:
+            batch["grader_mask"] = tf.cast(data["grader_mask"], tf.bool)
+        return batch
 
     def _images(self, image: Any) -> tf.Tensor:
         image = tf.convert_to_tensor(image)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from scipy import special
 
 from tf_probunet import files
 from tf_probunet.api.hypotheses import Hypotheses
@@ -19,9 +20,6 @@ from tf_probunet.predict import sampling as sampling_lib
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
-
-# Where the models lie that come with the package.
-_SAMPLINGS = ("independent", "stratified")
 
 
 class Gaussian(NamedTuple):
@@ -108,7 +106,11 @@ class Predictor:
             num_samples: S, for each image.
             seed: a whole number; image b of a batch is drawn with `seed + b`. Or a
                 sequence with a number for each image.
-            sampling: "independent", or "stratified" where the model has that.
+            sampling: "independent" as in the paper; or "stratified" for a model with
+                latents: fewer samples then represent the distribution as well. From 2
+                to 15 stratified samples are nodes of a quadrature rule; from 16 on,
+                each is a draw from the model. Sets are not nested: the first 4 of 16
+                are no stratified set.
 
         Returns:
             Label maps [S, H, W], or [B, S, H, W] for a batch, uint8.
@@ -136,13 +138,20 @@ class Predictor:
         drawn = self._drawn(inputs, num_samples, seed, sampling)
         return inputs.join([inputs.probabilities(d["probabilities"]) for d in drawn])
 
-    def mean(self, images: ArrayLike, num_samples: int = 16, seed: Seed = 0) -> Mean:
+    def mean(
+        self,
+        images: ArrayLike,
+        num_samples: int = 16,
+        seed: Seed = 0,
+        sampling: str = "independent",
+    ) -> Mean:
         """Sums up many samples: mean probabilities, entropy, and one segmentation.
 
         Args:
             images: one image or a batch.
             num_samples: over which the mean is taken.
             seed: as for `sample`.
+            sampling: as for `sample`; "stratified" makes the mean far less noisy.
 
         Returns:
             `probabilities` [H, W, K], their `entropy` [H, W] in nats, which shows where
@@ -154,6 +163,13 @@ class Predictor:
             self._call("mean", inputs, b, num_samples, [number])
             for b, number in enumerate(inputs.seeds(seed))
         ]
+        if sampling != "independent":
+            for one, drawn in zip(
+                found, self._drawn(inputs, num_samples, seed, sampling)
+            ):
+                mean = drawn["probabilities"].mean(axis=1)  # [1, h, w, K]
+                one["mean"] = mean
+                one["entropy"] = special.entr(mean).sum(axis=-1)
         return Mean(
             inputs.join([inputs.probabilities(f["mean"]) for f in found]),
             inputs.join([inputs.maps(f["entropy"]) for f in found]),
@@ -167,7 +183,7 @@ class Predictor:
         *,
         num_samples: int = 256,
         seed: int = 0,
-        sampling: str = "independent",
+        sampling: str | None = None,
     ) -> Hypotheses:
         """Chooses a few weighted segmentations that stand for many samples.
 
@@ -177,7 +193,7 @@ class Predictor:
             num_samples: how many samples they are chosen from. A model with a fixed
                 number of samples uses those.
             seed: of the samples.
-            sampling: as for `sample`.
+            sampling: as for `sample`; by default "stratified" for a model with latents.
 
         Returns:
             The hypotheses, the most probable first. `plot()` draws them.
@@ -201,6 +217,7 @@ class Predictor:
                 "[H, W, C]"
             )
         wanted = sampling_lib.num_samples(self._model, num_samples)
+        sampling = sampling or sampling_lib.default_sampling(self._model)
         drawn = next(self._drawn(inputs, wanted, seed, sampling))["labels"][0]
         chosen = representatives(drawn, count, labels=self._label_set())
         return Hypotheses(
@@ -307,18 +324,16 @@ class Predictor:
     def _drawn(
         self, inputs: Inputs, num_samples: int, seed: Seed, sampling: str
     ) -> Iterator[dict[str, np.ndarray]]:
-        if sampling not in _SAMPLINGS:
-            raise ValueError(
-                f"sampling is {sampling!r}, expected one of {', '.join(_SAMPLINGS)}"
-            )
-        if sampling == "stratified":
-            raise ValueError(
-                f"sampling is 'stratified', but the model in {self.path} draws "
-                "independent samples only"
-            )
         # One at a time: convolutions round differently with the batch size.
         for b, number in enumerate(inputs.seeds(seed)):
-            yield self._call("sample", inputs, b, num_samples, [number])
+            yield sampling_lib.draw_set(
+                self._model,
+                inputs.seen[b : b + 1],
+                count=num_samples,
+                seed=number,
+                sampling=sampling,
+                about=inputs.name(b),
+            )
 
     def _call(
         self, function: str, inputs: Inputs, b: int, *tensors: object

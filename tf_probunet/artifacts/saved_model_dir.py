@@ -163,6 +163,29 @@ class SavedModelDir:
         self._check(description)
         return description
 
+    def history(self) -> list[dict[str, Any]]:
+        """Returns how the weights came to be, the first training first.
+
+        Each entry has the `config` of a training, and its `validation` or None.
+
+        Raises:
+            ValueError: the description is damaged.
+        """
+        metadata = self._read(METADATA_NAME, _METADATA)
+        earlier = metadata.get("history", [])
+        if not isinstance(earlier, list) or not all(
+            isinstance(stage, dict) and isinstance(stage.get("config"), dict)
+            for stage in earlier
+        ):
+            raise ValueError(
+                f"{self.asset(METADATA_NAME)}: history is not a list of trainings"
+            )
+        last = {
+            "config": files.read_json(self.asset(CONFIG_NAME), "configuration"),
+            "validation": metadata.get("validation"),
+        }
+        return [*earlier, last]
+
     def scored_fingerprints(self) -> set[str]:
         """Returns the fingerprints that results of this model may name.
 

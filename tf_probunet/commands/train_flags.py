@@ -18,7 +18,12 @@ _SECTIONS = {
     "training": config_lib.TrainingConfig,
 }
 # These settings come from the data set.
-_FROM_DATA = {"num_classes": 2, "image_channels": 1, "ignore_label": None}
+_FROM_DATA = {
+    "num_classes": 2,
+    "image_channels": 1,
+    "ignore_label": None,
+    "switched": False,
+}
 
 
 def define(

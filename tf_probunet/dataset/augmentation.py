@@ -11,6 +11,7 @@ import functools
 import math
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import tensorflow as tf
 
@@ -31,7 +32,7 @@ def augment(
     """Warps, crops and recolours one example.
 
     Args:
-        image: [H, W, C] float32 in 0..1.
+        image: [H, W, C] float32 in 0..1. The graph need not know H and W.
         labels: [G, H, W] int32, label maps that move with the image.
         seed: int32[2].
         config: how strong each change is.
@@ -44,10 +45,12 @@ def augment(
         Image [h, w, C] and labels [G, h, w].
 
     Raises:
-        ValueError: the crop is larger than the image.
+        ValueError: the crop is larger than the image, or the whole image is wanted and
+            its size varies.
     """
     size = tuple(image.shape[:2])
     out_size = crop_shape(size, crop_size)
+    size = _known(size, image)
     warp_seed, crop_seed, colour_seed = seeds.split(seed, 3)
     offset = _random_offset(size, out_size, crop_jitter_px, crop_seed)
     if config.moves_nothing:
@@ -59,16 +62,32 @@ def augment(
     return _recolour(image, colour_seed, config), labels
 
 
-def crop_shape(size: tuple[int, int], crop_size: int) -> tuple[int, int]:
-    """Returns the (height, width) of a crop; a `crop_size` of 0 is the whole image."""
+def crop_shape(size: tuple[int | None, int | None], crop_size: int) -> tuple[int, int]:
+    """Returns the (height, width) of a crop; a `crop_size` of 0 is the whole image.
+
+    Raises:
+        ValueError: the crop does not fit, or it is the whole image and sizes vary.
+    """
+    height, width = size
+    if height is None or width is None:  # The caller has checked the smallest image.
+        if not crop_size:
+            raise ValueError("the images differ in size, expected a crop size above 0")
+        return crop_size, crop_size
     if not crop_size:
-        return size
-    if crop_size > min(size):
+        return height, width
+    if crop_size > min(height, width):
         raise ValueError(
             f"a crop of {crop_size}x{crop_size} does not fit into images of "
-            f"{size[0]}x{size[1]}"
+            f"{height}x{width}"
         )
     return crop_size, crop_size
+
+
+def _known(size: tuple[int | None, ...], array: tf.Tensor) -> tuple[Any, ...]:
+    """Returns the leading sides of an array, as tensors if the graph needs them."""
+    if None in size:
+        return tuple(tf.unstack(tf.shape(array)[: len(size)]))
+    return size
 
 
 def source_positions(
@@ -117,7 +136,7 @@ def sample_image(image: tf.Tensor, source: tf.Tensor) -> tf.Tensor:
 
 def sample_labels(labels: tf.Tensor, source: tf.Tensor, outside: int) -> tf.Tensor:
     """Samples label maps [G, H, W] at the nearest pixel of [h, w, 2]: [G, h, w]."""
-    height, width = labels.shape[1:]
+    height, width = _known(labels.shape, labels)[1:]
     nearest = tf.cast(tf.round(source), tf.int32)
     rows, cols = nearest[..., 0], nearest[..., 1]
     inside = (rows >= 0) & (rows < height) & (cols >= 0) & (cols < width)
@@ -129,15 +148,16 @@ def sample_labels(labels: tf.Tensor, source: tf.Tensor, outside: int) -> tf.Tens
 
 
 def _random_offset(
-    size: tuple[int, int], out_size: tuple[int, int], jitter: int, seed: tf.Tensor
+    size: tuple[Any, Any], out_size: tuple[int, int], jitter: int, seed: tf.Tensor
 ) -> tf.Tensor:
     """Draws the upper left corner of the crop, whole pixels: int32[2]."""
-    room = [size[0] - out_size[0], size[1] - out_size[1]]
-    first = [max(0, side // 2 - jitter) if jitter else 0 for side in room]
-    last = [min(side, side // 2 + jitter) if jitter else side for side in room]
-    count = tf.constant([b - a + 1 for a, b in zip(first, last)], tf.float32)
+    room = tf.stack(size) - tf.constant(out_size)
+    first, last = tf.zeros_like(room), room
+    if jitter:
+        first = tf.maximum(0, room // 2 - jitter)
+        last = tf.minimum(room, room // 2 + jitter)
     uniform = tf.random.stateless_uniform([2], seed)
-    return tf.constant(first) + tf.cast(uniform * count, tf.int32)
+    return first + tf.cast(uniform * tf.cast(last - first + 1, tf.float32), tf.int32)
 
 
 def _slice(
@@ -210,8 +230,9 @@ def bilinear(images: tf.Tensor, points: tf.Tensor) -> tf.Tensor:
     Gives the same as `tensorflow_addons.image.interpolate_bilinear`, for environments
     without it. Positions beyond the edge are clamped to it.
     """
-    height, width, channels = images.shape[1:]
-    last = tf.constant([height - 2, width - 2], points.dtype)
+    channels = images.shape[-1]
+    height, width = _known(images.shape, images)[1:3]
+    last = tf.cast(tf.stack([height - 2, width - 2]), points.dtype)
     corner = tf.clip_by_value(tf.floor(points), 0.0, last)
     weight = tf.cast(tf.clip_by_value(points - corner, 0.0, 1.0), images.dtype)
     down, right = weight[..., :1], weight[..., 1:]  # [B, N, 1]

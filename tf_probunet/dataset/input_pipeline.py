@@ -8,6 +8,8 @@ step, and workers can share the stream without communicating.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
 
@@ -48,6 +50,8 @@ def training_batches(
     Returns:
         Batches of `image` [B, h, w, C] float32 in 0..1 and `labels` [B, h, w] int32,
         or [B, G, h, w] with more than one grader per image; and `key` [B] if asked for.
+        If an image can have fewer than G graders, empty maps follow its own, and
+        `grader_mask` [B, G] bool says which of the maps are a grader's.
 
     Raises:
         ValueError: the batch can't be shared equally, the crop does not fit, or a
@@ -60,6 +64,8 @@ def training_batches(
             f"batch_size is {batch_size}, expected a multiple of the {num_parts} "
             f"replicas"
         )
+    # The graph knows no sizes if they vary.
+    augmentation.crop_shape(info.spec.smallest_size, config.data.crop_size)
     seed = seeds.root(config.training.seed)
     stream = _stream(info, seed, first=start_step * batch_size)
     stream = stream.shard(num_workers, worker)
@@ -92,9 +98,9 @@ def evaluation_examples(
         size: size of the central crop; 0 for the whole image, None for `eval_size`.
 
     Returns:
-        Examples of `key`, `group`, `image` [h, w, C] float32 in 0..1 and `labels`
-        [G, h, w] int32, and `modes` [M, h, w] and `mode_probs` [M] where the data set
-        knows them.
+        Examples of `key`, `group`, `image` [h, w, C] float32 in 0..1, `spacing_mm` [2]
+        (NaN where unknown) and `labels` [G, h, w] int32, and `modes` [M, h, w] and
+        `mode_probs` [M] where the data set knows them.
     """
     spec = info.spec
     size = config.eval_size if size is None else size
@@ -106,11 +112,12 @@ def evaluation_examples(
             "key": parsed["key"],
             "group": parsed["group"],
             "image": central_crop(image[None], size)[0],
+            "spacing_mm": parsed["spacing_mm"],
         }
         for name in ("labels", "modes"):
             if name in parsed:
                 maps = records.decode_all_labels(parsed[name], spec)
-                maps = tf.ensure_shape(maps, [None, *spec.image_shape[:2]])
+                maps = tf.ensure_shape(maps, [None, *image.shape[:2]])
                 result[name] = central_crop(maps[..., None], size)[..., 0]
         if "modes" in parsed:
             result["mode_probs"] = parsed["mode_probs"]
@@ -125,16 +132,64 @@ def evaluation_examples(
 def validation_batches(
     info: records.DatasetInfo, config: Config, num_images: int, batch_size: int
 ) -> tf.data.Dataset:
-    """Returns batches for the validation loss: each image with one grader in turn."""
+    """Returns batches for the validation loss: each image with one grader in turn.
+
+    Of whole images, as much is taken as the network takes without a border.
+    """
+    divisor = config.model.size_divisor
+    whole = not config.data.eval_size
+    spec = info.spec
 
     def one_grader(i: tf.Tensor, example: dict[str, tf.Tensor]):
-        labels = example["labels"][i % info.spec.num_graders]
+        count = tf.shape(example["labels"], tf.int64)[0]
+        labels = example["labels"][i % count]
         if config.data.task == "switched":
             labels = switch_classes(labels, seeds.fold_in(seeds.root(0), i))
-        return {"image": example["image"], "labels": labels}
+        image = example["image"]
+        if whole:
+            image = _fitting_part(image, divisor)
+            labels = _fitting_part(labels, divisor)
+        return {"image": image, "labels": labels}
 
     examples = evaluation_examples(info, "val", config.data).take(num_images)
-    return examples.enumerate().map(one_grader).batch(batch_size)
+    one_by_one = whole and spec.min_size is not None
+    return examples.enumerate().map(one_grader).batch(1 if one_by_one else batch_size)
+
+
+def batched(
+    examples: tf.data.Dataset,
+    spec: records.DatasetSpec,
+    batch_size: int,
+    *,
+    size: Any,
+) -> tf.data.Dataset:
+    """Batches examples of `evaluation_examples`. Whole images that differ come singly.
+
+    If the number of graders varies, `labels` are padded with empty maps, and
+    `grader_mask` [B, G] says which are a grader's. `grader_stacks` undoes this.
+
+    Args:
+        examples: the examples.
+        spec: of their data set.
+        batch_size: the largest number of examples in a batch.
+        size: what `evaluation_examples` was given.
+    """
+
+    def padded(example: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        return {**example, **_padded(example["labels"], spec.num_graders)}
+
+    if spec.min_graders is not None:
+        examples = examples.map(padded)
+    return examples.batch(1 if spec.min_size is not None and not size else batch_size)
+
+
+def grader_stacks(batch: dict[str, tf.Tensor]) -> list[np.ndarray]:
+    """Returns the label maps [G, H, W] of each image, without those that pad."""
+    labels = [*np.asarray(batch["labels"])]
+    if "grader_mask" in batch:
+        masks = np.asarray(batch["grader_mask"])
+        labels = [maps[mask] for maps, mask in zip(labels, masks)]
+    return labels
 
 
 def num_classes(info: records.DatasetInfo, config: DataConfig) -> int:
@@ -157,10 +212,17 @@ def normalise(
 
 def central_crop(images: tf.Tensor, size: int) -> tf.Tensor:
     """Crops [N, H, W, C] to the central [N, size, size, C]; 0 leaves it as it is."""
-    shape = tuple(images.shape[1:3])
+    if not size:
+        return images
+    shape: Any = tuple(images.shape[1:3])
     height, width = augmentation.crop_shape(shape, size)
+    if None in shape:
+        shape = tf.unstack(tf.shape(images)[1:3])
     row, col = (shape[0] - height) // 2, (shape[1] - width) // 2
-    return images[:, row : row + height, col : col + width]
+    cropped = images[:, row : row + height, col : col + width]
+    if isinstance(cropped, tf.Tensor):
+        cropped = tf.ensure_shape(cropped, [None, height, width, images.shape[-1]])
+    return cropped
 
 
 def pad_to(maps: np.ndarray, shape: tuple[int, int], value: float = 0) -> np.ndarray:
@@ -170,6 +232,25 @@ def pad_to(maps: np.ndarray, shape: tuple[int, int], value: float = 0) -> np.nda
     padded = np.full([*maps.shape[:-2], height, width], value, maps.dtype)
     padded[..., row : row + inner_height, col : col + inner_width] = maps
     return padded
+
+
+def central_part(maps: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    """Cuts the middle [..., h, w] out of [..., H, W]: undoes `mirror_pad`."""
+    (height, width), (outer_height, outer_width) = shape, maps.shape[-2:]
+    row, col = (outer_height - height) // 2, (outer_width - width) // 2
+    return maps[..., row : row + height, col : col + width]
+
+
+def mirror_pad(images: np.ndarray, divisor: int) -> np.ndarray:
+    """Mirrors [N, H, W, C] at its border, so that the sides are multiples of a number.
+
+    The border is as even as it can be. `run/predict.py --pad` does the same.
+    """
+    missing = [-side % divisor for side in images.shape[1:3]]
+    if not any(missing):
+        return images
+    border = [(number // 2, number - number // 2) for number in missing]
+    return np.pad(images, [(0, 0), *border, (0, 0)], mode="symmetric")
 
 
 def switch_classes(labels: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
@@ -244,8 +325,11 @@ def _training_example(
         crop_jitter_px=config.data.crop_jitter_px,
         outside_label=0 if spec.ignore_label is None else spec.ignore_label,
     )
-    one_grader = config.training.graders_per_image == 1
-    example = {"image": image, "labels": labels[0] if one_grader else labels}
+    if config.training.graders_per_image == 1:
+        example = {"image": image, "labels": labels[0]}
+    else:
+        most = config.training.graders_per_image or spec.num_graders
+        example = {"image": image, **_padded(labels, min(most, spec.num_graders))}
     if with_keys:
         example["key"] = parsed["key"]
     return example
@@ -261,5 +345,29 @@ def _drawn_labels(
         return tf.stack(
             [switch_classes(labels, s) for s in seeds.split(seed, max(count, 1))]
         )
-    drawn = tf.unstack(_shuffle(pngs, seed))[: count or spec.num_graders]
+    drawn = _shuffle(pngs, seed)[: count or spec.num_graders]
+    if drawn.shape[0] is None and count != 1:
+        return records.decode_all_labels(drawn, spec)
+    drawn = [drawn[0]] if count == 1 else tf.unstack(drawn)
     return tf.stack([records.decode_labels(png, spec) for png in drawn])
+
+
+def _padded(labels: tf.Tensor, most: int) -> dict[str, tf.Tensor]:
+    """Returns `labels` [most, h, w] and, if the number varies, `grader_mask` [most]."""
+    if labels.shape[0] is not None:
+        return {"labels": labels}
+    count = tf.shape(labels)[0]
+    padded = tf.pad(labels, [[0, most - count], [0, 0], [0, 0]])
+    padded = tf.ensure_shape(padded, [most, *labels.shape[1:]])
+    return {"labels": padded, "grader_mask": tf.sequence_mask(count, most)}
+
+
+def _fitting_part(array: tf.Tensor, divisor: int) -> tf.Tensor:
+    """Cuts the largest middle part of [H, W, ...] with sides that fit the network."""
+    if not any(side is None or side % divisor for side in array.shape[:2]):
+        return array
+    sides = tf.shape(array)[:2]
+    fitting = sides // divisor * divisor
+    row, col = tf.unstack((sides - fitting) // 2)
+    height, width = tf.unstack(fitting)
+    return array[row : row + height, col : col + width]

@@ -1,11 +1,13 @@
 """The record format: sharded TFRecords and a `dataset_info.json`.
 
 An image is one PNG; signed 16-bit values are shifted to unsigned ones. The label map of
-each grader is a PNG of its own, so that training decodes only the one it draws.
+each grader is a PNG of its own, so that training decodes only the one it draws. The
+images of a data set may differ in size and in their number of graders.
 """
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import io
@@ -26,6 +28,8 @@ from tf_probunet.hashing import salted_hash
 
 # The major part changes when old readers would misread new data.
 FORMAT_VERSION = "1.0"
+# Of data sets whose images differ in size or in their number of graders.
+MIXED_FORMAT_VERSION = "2.0"
 INFO_NAME = "dataset_info.json"
 IGNORE_LABEL = 255
 
@@ -35,6 +39,7 @@ _INT16_OFFSET = 32768
 _ORDER_SALT = "record order"
 # No study has more graders or modes; a larger number is a damaged description.
 _MAX_MAPS = 1024
+MAX_GRADERS = 32  # Of a data set in which the number varies.
 _MAX_CLASSES = 256  # Label maps are stored as uint8.
 # A record: its length, the checksum of that, its bytes, the checksum of those.
 _FRAME_HEAD, _FRAME_TAIL = struct.Struct("<QI"), 4
@@ -93,13 +98,15 @@ class DatasetSpec:
     Attributes:
         name: of the data set.
         class_names: of the labels 0, 1, ...
-        image_shape: (H, W, C).
+        image_shape: (H, W, C). If sizes vary, the largest height and width.
         image_dtype: "uint8" or "int16".
         intensity: what the values mean: "hu" or "uint8".
-        num_graders: label maps per image.
+        num_graders: label maps per image. If the number varies, the largest.
         ignore_label: the label of ignored pixels, or None.
         num_modes: how many known modes an example carries; 0 for none.
         preparation: the settings of the preparation.
+        min_graders: the smallest number of label maps of an image, if it varies.
+        min_size: the smallest height and the smallest width, if sizes vary.
     """
 
     name: str
@@ -111,11 +118,50 @@ class DatasetSpec:
     ignore_label: int | None = None
     num_modes: int = 0
     preparation: dict[str, Any] = dataclasses.field(default_factory=dict)
+    min_graders: int | None = None
+    min_size: tuple[int, int] | None = None
 
     @property
     def num_classes(self) -> int:
         """Number of classes in the stored label maps."""
         return len(self.class_names)
+
+    @property
+    def fewest_graders(self) -> int:
+        """The smallest number of label maps of an image."""
+        return self.num_graders if self.min_graders is None else self.min_graders
+
+    @property
+    def smallest_size(self) -> tuple[int, int]:
+        """The smallest height and the smallest width of an image."""
+        return self.image_shape[:2] if self.min_size is None else self.min_size
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether the images differ in size or in their number of graders."""
+        return self.min_graders is not None or self.min_size is not None
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the fields, without those that only mixed data sets have."""
+        fields = dataclasses.asdict(self)
+        for name in ("min_graders", "min_size"):
+            if fields[name] is None:
+                del fields[name]
+        return fields
+
+    @classmethod
+    def mixed(cls, *, channels: int, **fields: Any) -> DatasetSpec:
+        """Returns a specification for images of any size with any number of graders.
+
+        `write_dataset` replaces the limits by those of the examples that it writes.
+        """
+        return cls(
+            image_shape=(MAX_SIDE, MAX_SIDE, channels),
+            min_size=(1, 1),
+            num_graders=MAX_GRADERS,
+            min_graders=1,
+            **fields,
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,7 +172,8 @@ class DatasetInfo:
         data_dir: its directory.
         spec: what the examples look like.
         splits: for each split, `count`, `groups` and a list of `shards` (`file`,
-            `count`, `bytes`, `sha256`).
+            `count`, `bytes`, `sha256`). If the number of graders varies, also
+            `graders`: how many images have how many.
     """
 
     data_dir: pathlib.Path
@@ -177,6 +224,11 @@ class DatasetInfo:
             "num_graders": spec.num_graders,
             "preparation": spec.preparation,
             "counts": {split: self.count(split) for split in self.splits},
+            **{
+                name: value
+                for name, value in spec.to_json().items()
+                if name in ("min_graders", "min_size")
+            },
         }
 
     def _split(self, split: str) -> dict[str, Any]:
@@ -224,7 +276,8 @@ def parse(serialized: tf.Tensor, spec: DatasetSpec) -> dict[str, tf.Tensor]:
         spec: the data set's specification.
 
     Returns:
-        `key` and `group` (strings), `image` (PNG string), `labels` ([G] PNG strings),
+        `key` and `group` (strings), `image` (PNG string), `labels` ([G] PNG strings,
+        where G is unknown to the graph if the number of graders varies),
         `spacing_mm` ([2], NaN where unknown) and, where the spec has modes, `modes`
         ([M] PNG strings) and `mode_probs` ([M]).
     """
@@ -238,15 +291,46 @@ def parse(serialized: tf.Tensor, spec: DatasetSpec) -> dict[str, tf.Tensor]:
     if spec.num_modes:
         features["modes"] = tf.io.FixedLenFeature([spec.num_modes], tf.string)
         features["mode_probs"] = tf.io.FixedLenFeature([spec.num_modes], tf.float32)
-    return tf.io.parse_single_example(serialized, features)
+    if spec.min_graders is not None:
+        features["labels"] = tf.io.RaggedFeature(tf.string)
+    parsed = tf.io.parse_single_example(serialized, features)
+    with tf.control_dependencies(_mixed_checks(parsed, spec)):
+        return {name: tf.identity(value) for name, value in parsed.items()}
+
+
+def _mixed_checks(parsed: dict[str, tf.Tensor], spec: DatasetSpec) -> list[Any]:
+    """Checks what the graph can't know beforehand of an image of a mixed data set."""
+    checks = []
+    if spec.min_graders is not None:
+        count = tf.size(parsed["labels"])
+        expected = f"label maps, expected {spec.min_graders} to {spec.num_graders}"
+        checks.append(
+            tf.debugging.Assert(
+                (count >= spec.min_graders) & (count <= spec.num_graders),
+                ["an image has", count, expected],
+            )
+        )
+    if spec.min_size is not None:
+        length = len(_PNG_HEAD) + 8  # With the width and the height.
+        image = tf.strings.substr(parsed["image"], 0, length)
+        for name in ("labels", "modes"):
+            if name in parsed:
+                same = tf.strings.substr(parsed[name], 0, length) == image
+                message = f"an image and its {name} differ in size"
+                checks.append(tf.debugging.Assert(tf.reduce_all(same), [message]))
+    return checks
 
 
 def decode_image(png: tf.Tensor, spec: DatasetSpec) -> tf.Tensor:
-    """Decodes an image to [H, W, C] float32, in the units of `spec.intensity`."""
+    """Decodes an image to [H, W, C] float32, in the units of `spec.intensity`.
+
+    If sizes vary, the graph does not know H and W.
+    """
     dtype = tf.uint16 if spec.image_dtype == "int16" else tf.uint8
     png = _with_size(png, spec)
     image = tf.io.decode_png(png, channels=spec.image_shape[2], dtype=dtype)
-    image = tf.ensure_shape(tf.cast(image, tf.float32), spec.image_shape)
+    shape = [*_static_size(spec), spec.image_shape[2]]
+    image = tf.ensure_shape(tf.cast(image, tf.float32), shape)
     return image - _INT16_OFFSET if spec.image_dtype == "int16" else image
 
 
@@ -254,7 +338,7 @@ def decode_labels(png: tf.Tensor, spec: DatasetSpec) -> tf.Tensor:
     """Decodes one label map to [H, W] int32. Labels must be classes."""
     png = _with_size(png, spec)
     labels = tf.io.decode_png(png, channels=1, dtype=tf.uint8)[..., 0]
-    labels = tf.ensure_shape(tf.cast(labels, tf.int32), spec.image_shape[:2])
+    labels = tf.ensure_shape(tf.cast(labels, tf.int32), _static_size(spec))
     is_class = labels < spec.num_classes
     expected = f"0 to {spec.num_classes - 1}"
     if spec.ignore_label is not None:
@@ -269,14 +353,28 @@ def decode_labels(png: tf.Tensor, spec: DatasetSpec) -> tf.Tensor:
 def _with_size(png: tf.Tensor, spec: DatasetSpec) -> tf.Tensor:
     """Returns a PNG after checking its size, because decoding allocates any size."""
     height, width, _ = spec.image_shape
-    head = _PNG_HEAD + struct.pack(">II", width, height)
+    head = _PNG_HEAD
+    expected = f"{height}x{width} pixels"
+    if spec.min_size is None:
+        head += struct.pack(">II", width, height)
+    else:
+        expected = "{}x{} to ".format(*spec.min_size) + expected
     # Not `assert_equal`: its message would contain the bytes that were found.
     fits = tf.equal(tf.strings.substr(png, 0, len(head)), head)
-    check = tf.debugging.Assert(
-        fits, [f"expected a PNG picture of {height}x{width} pixels"]
-    )
+    if spec.min_size is not None:
+        # A file that is too short has no such bytes, and fails the check.
+        found = tf.strings.substr(tf.strings.join([png, "\0" * 24]), len(head), 8)
+        sides = tf.io.decode_raw(found, tf.int32, little_endian=False)  # Width, height.
+        fits &= tf.reduce_all(sides >= spec.min_size[::-1])
+        fits &= tf.reduce_all(sides <= [width, height])
+    check = tf.debugging.Assert(fits, [f"expected a PNG picture of {expected}"])
     with tf.control_dependencies([check]):
         return tf.identity(png)
+
+
+def _static_size(spec: DatasetSpec) -> list[int | None]:
+    """Returns height and width as far as a graph can know them."""
+    return [*spec.image_shape[:2]] if spec.min_size is None else [None, None]
 
 
 def decode_all_labels(pngs: tf.Tensor, spec: DatasetSpec) -> tf.Tensor:
@@ -301,7 +399,9 @@ def write_dataset(
 
     Args:
         out_dir: where to write.
-        spec: what the examples look like.
+        spec: what the examples look like. If sizes or numbers of graders vary, the
+            smallest and largest ones of the examples are written in place of its
+            limits.
         splits: for each split its examples in any order, as (key, group, function that
             returns the serialised example).
         examples_per_shard: the largest number in one file.
@@ -315,24 +415,80 @@ def write_dataset(
     """
     out_dir = pathlib.Path(out_dir)
     _check_spec(spec)
+    if not spec.is_mixed:
+        _check_memory(spec)
     _check_splits(splits)
     stale = _earlier_shards(out_dir)
     # The directory is not a data set until all shards are written.
     (out_dir / INFO_NAME).unlink(missing_ok=True)
-    described = {}
+    described, found = {}, _Found()
     for split, examples in splits.items():
         ordered = sorted(examples, key=lambda e: (salted_hash(e[0], _ORDER_SALT), e[0]))
+        here = _Found()
+        if spec.is_mixed:
+            ordered = [(key, group, here.watch(read)) for key, group, read in ordered]
         described[split] = {
             "count": len(ordered),
             "groups": len({group for _, group, _ in ordered}),
             "shards": _write_shards(out_dir, split, ordered, examples_per_shard),
         }
-    info = {"format_version": FORMAT_VERSION, **dataclasses.asdict(spec)}
+        found.add(here)
+        if spec.min_graders is not None:
+            described[split]["graders"] = here.graders
+    spec = found.within(spec) if spec.is_mixed else spec
+    version = MIXED_FORMAT_VERSION if spec.is_mixed else FORMAT_VERSION
+    info = {"format_version": version, **spec.to_json()}
     info["splits"] = described
     files.write_json(out_dir / INFO_NAME, info)
     for name in stale - _shard_names(described):
         (out_dir / name).unlink(missing_ok=True)
     return read_info(out_dir)
+
+
+class _Found:
+    """Notes the sizes and the numbers of graders of the examples that are written."""
+
+    def __init__(self) -> None:
+        self._graders: collections.Counter[int] = collections.Counter()
+        self._sizes: set[tuple[int, int]] = set()
+
+    @property
+    def graders(self) -> dict[str, int]:
+        """How many images have how many graders, as JSON."""
+        return {str(count): self._graders[count] for count in sorted(self._graders)}
+
+    def watch(self, read: Callable[[], bytes]) -> Callable[[], bytes]:
+        """Returns a function that reads a serialised example and notes what it is."""
+
+        def read_and_note() -> bytes:
+            data = read()
+            features = tf.train.Example.FromString(data).features.feature
+            self._graders[len(features["labels"].bytes_list.value)] += 1
+            head = features["image"].bytes_list.value[0][len(_PNG_HEAD) :][:8]
+            width, height = struct.unpack(">II", head)
+            self._sizes.add((height, width))
+            return data
+
+        return read_and_note
+
+    def add(self, other: _Found) -> None:
+        """Adds what another one has noted."""
+        self._graders.update(other._graders)
+        self._sizes |= other._sizes
+
+    def within(self, spec: DatasetSpec) -> DatasetSpec:
+        """Returns the specification with the limits that were found."""
+        changes: dict[str, Any] = {}
+        if spec.min_graders is not None:
+            least, most = min(self._graders), max(self._graders)
+            changes["num_graders"] = most
+            changes["min_graders"] = None if least == most else least
+        if spec.min_size is not None:
+            heights, widths = zip(*self._sizes)
+            largest, smallest = ((f(heights), f(widths)) for f in (max, min))
+            changes["image_shape"] = (*largest, spec.image_shape[2])
+            changes["min_size"] = None if largest == smallest else smallest
+        return dataclasses.replace(spec, **changes)
 
 
 def read_info(data_dir: files.Path) -> DatasetInfo:
@@ -351,10 +507,11 @@ def read_info(data_dir: files.Path) -> DatasetInfo:
         )
     raw = files.read_json(path, "data set description")
     version = str(raw.pop("format_version", "unknown"))[:20]
-    if version.split(".")[0] != FORMAT_VERSION.split(".")[0]:
+    known = (FORMAT_VERSION, MIXED_FORMAT_VERSION)
+    if version.split(".")[0] not in {number.split(".")[0] for number in known}:
         raise ValueError(
             f"{path}: written in record format {version}, but this version reads "
-            f"{FORMAT_VERSION}; prepare the data again with run/prepare_*.py"
+            f"{' and '.join(known)}; prepare the data again with run/prepare_*.py"
         )
     try:
         splits = raw.pop("splits")
@@ -363,9 +520,11 @@ def read_info(data_dir: files.Path) -> DatasetInfo:
                 **raw,
                 "class_names": tuple(raw["class_names"]),
                 "image_shape": tuple(raw["image_shape"]),
+                "min_size": tuple(raw["min_size"]) if "min_size" in raw else None,
             }
         )
         _check_spec(spec)
+        _check_memory(spec)
         _check_shards(splits)
     except (TypeError, KeyError, AttributeError) as error:
         raise ValueError(
@@ -447,9 +606,26 @@ def _check_example(example: Example, spec: DatasetSpec) -> None:
                 f"expected {dtype}{list(shape)}"
             )
 
-    height, width, _ = spec.image_shape
-    expect("image", example.image, spec.image_shape, spec.image_dtype)
-    expect("labels", example.labels, (spec.num_graders, height, width), "uint8")
+    height, width, channels = spec.image_shape
+    num_graders = spec.num_graders
+    if spec.min_size is not None:
+        size = example.image.shape[:2]
+        least = spec.min_size
+        if not (least[0] <= size[0] <= height and least[1] <= size[1] <= width):
+            raise ValueError(
+                f"{example.key}: image is {size[0]}x{size[1]}, expected "
+                f"{least[0]}x{least[1]} to {height}x{width}"
+            )
+        height, width = size
+    if spec.min_graders is not None:
+        num_graders = len(example.labels)
+        if not spec.min_graders <= num_graders <= spec.num_graders:
+            raise ValueError(
+                f"{example.key}: has {num_graders} graders, expected "
+                f"{spec.min_graders} to {spec.num_graders}"
+            )
+    expect("image", example.image, (height, width, channels), spec.image_dtype)
+    expect("labels", example.labels, (num_graders, height, width), "uint8")
     if (example.modes is None) != (spec.num_modes == 0):
         raise ValueError(
             f"{example.key}: modes are {'missing' if spec.num_modes else 'given'}, "
@@ -641,11 +817,21 @@ def _check_spec(spec: DatasetSpec) -> None:
                 f"{name} {getattr(spec, name)!r}, expected a whole number from {least} "
                 f"to {_MAX_MAPS}"
             )
-    height, width, channels = spec.image_shape
-    maps = channels + spec.num_graders + spec.num_modes
-    limits.check(
-        4 * height * width * maps, f"an example of image_shape {spec.image_shape}"
-    )
+    least = spec.min_graders
+    if least is not None and not _is_whole(least, 1, spec.num_graders):
+        raise ValueError(
+            f"min_graders {least!r}, expected null or a whole number from 1 to "
+            f"num_graders, {spec.num_graders}"
+        )
+    smallest = spec.min_size
+    if smallest is not None and not (
+        len(smallest) == 2
+        and all(_is_whole(side, 1, most) for side, most in zip(smallest, shape))
+    ):
+        raise ValueError(
+            f"min_size {list(smallest)[:5]}, expected null or a height and a width "
+            f"from 1 to those of image_shape, {list(shape[:2])}"
+        )
     names = (spec.name, *spec.class_names)
     if len(names) < 2 or not all(isinstance(name, str) for name in names):
         raise ValueError(
@@ -675,6 +861,14 @@ def _check_spec(spec: DatasetSpec) -> None:
         )
     if not isinstance(spec.preparation, dict):
         raise ValueError(f"preparation {spec.preparation!r}, expected an object")
+
+
+def _check_memory(spec: DatasetSpec) -> None:
+    height, width, channels = spec.image_shape
+    maps = channels + spec.num_graders + spec.num_modes
+    limits.check(
+        4 * height * width * maps, f"an example of image_shape {spec.image_shape}"
+    )
 
 
 def _is_whole(value: Any, least: int, most: float = math.inf) -> bool:

@@ -24,7 +24,7 @@ def _dice_soft(samples: np.ndarray, graders: np.ndarray) -> float:
 
 def _crps_of_code(samples: np.ndarray, graders: np.ndarray) -> float:
     limit = curvas.CODE_DEVIATIONS
-    return curvas.volume_crps(samples, graders, deviations=limit)
+    return curvas.curvas_crps(samples, graders, deviations=limit)
 
 
 # Each scores one image: samples [S, H, W] and graders [M, H, W], both binary. With
@@ -38,8 +38,8 @@ SCORES: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
     "dice_match": matching.dice_match,
     "consensus_dice": curvas.consensus_dice,
     "multirater_ece": lambda *masks: float(curvas.multirater_ece(*masks).mean()),
-    "volume_crps": curvas.volume_crps,
-    "volume_crps_code": _crps_of_code,
+    "curvas_crps": curvas.curvas_crps,
+    "curvas_crps_code": _crps_of_code,
 }
 
 

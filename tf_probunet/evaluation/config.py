@@ -11,6 +11,8 @@ from tf_probunet.evaluation import protocols
 from tf_probunet.evaluation.metrics.distances import BOTH_EMPTY
 from tf_probunet.evaluation.metrics.ged import STATISTICS
 
+UNITS = ("image", "lesion")  # What is scored.
+
 
 @dataclasses.dataclass(frozen=True)
 class EvaluationConfig(Checked):
@@ -66,6 +68,18 @@ class EvaluationConfig(Checked):
     limit: int = field(
         0, "score at most this many images of each split; 0 for all", at_least=0
     )
+    by: str = field(
+        "image",
+        "score each image, or each lesion: its slices stacked to volumes",
+        choices=UNITS,
+    )
+    smooth_slices: float = field(
+        1.0,
+        "with --by=lesion: standard deviation, in slices, of the Gaussian that smooths "
+        "the means of the priors in the comparison; 0 for no smoothing",
+        at_least=0,
+        at_most=100,
+    )
     offset_px: int = field(
         0,
         "move each image and its labels by this many pixels, in a random direction, to "
@@ -100,11 +114,22 @@ class EvaluationConfig(Checked):
                 f"task is {self.task!r} and eval_size is {self.eval_size!r}, expected "
                 "neither: a SavedModel knows its own"
             )
+        if self.by == "lesion" and self.limit:
+            raise ValueError(
+                f"limit is {self.limit}, expected 0 with by='lesion': some slices of a "
+                "lesion would be missing"
+            )
         given = {name: getattr(self, name) for name in protocols.DEFAULTS}
         if given["num_samples"] is not None:
             given["num_samples"] = tuple(sorted(set(given["num_samples"])))
         for name, value in protocols.resolve(self.protocol, given).items():
             object.__setattr__(self, name, value)
+        scores = protocols.PROTOCOLS[self.protocol].scores if self.protocol else ()
+        if self.by == "lesion" and scores:
+            raise ValueError(
+                f"protocol is {self.protocol!r}, expected none with by='lesion': its "
+                f"scores ({', '.join(scores)}) are those of images"
+            )
 
     def command(self) -> str:
         """Returns the command line that repeats the evaluation."""

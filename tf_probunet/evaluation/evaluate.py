@@ -15,10 +15,11 @@ import tensorflow as tf
 from tf_probunet import __version__, files, locks, resume
 from tf_probunet.artifacts import results_dir
 from tf_probunet.config import DataConfig
-from tf_probunet.dataset import input_pipeline, records, task
-from tf_probunet.evaluation import scoring, sources, tables
+from tf_probunet.dataset import input_pipeline, lesion_keys, records, task
+from tf_probunet.evaluation import lesions, scoring, sources, tables
 from tf_probunet.evaluation import summary as summary_lib
 from tf_probunet.evaluation.config import EvaluationConfig
+from tf_probunet.evaluation.metrics import checks
 from tf_probunet.evaluation.parts import Parts
 from tf_probunet.evaluation.protocols import PROTOCOLS
 from tf_probunet.hashing import salted_hash
@@ -64,6 +65,11 @@ def _evaluate(config: EvaluationConfig) -> dict[str, Any]:
     results_dir.refuse_existing(out_dir, config.overwrite)
     files.remove_temporaries(out_dir)
     evaluation = _Evaluation(config)
+    if config.by == "lesion":
+        results, arrays = evaluation.lesion_results()
+        _write(out_dir, results, arrays)
+        resume.remove_parts(out_dir)
+        return results
     arrays = evaluation.score_split()
     validation = evaluation.score_validation()
     results = evaluation.results(arrays, validation)
@@ -84,11 +90,45 @@ class _Evaluation:
         self._notes = self._source.check(self._info)
         self._rules = self._make_rules()
         self._data = self._source.data
+        self._smoothed: dict[str, np.ndarray] = {}
         self._check_offset()
 
     def score_split(self) -> scoring.Arrays:
         """Returns the per-image values of the split."""
         return self._stream(self._config.split, self._score, "scores")
+
+    def lesion_results(self) -> tuple[dict[str, Any], scoring.Arrays]:
+        """Scores whole lesions.
+
+        Returns:
+            The content of `results.json`, and the arrays of the lesions.
+
+        Raises:
+            ValueError: the data have no lesions with slices, or several classes.
+        """
+        info, config = self._info, self._config
+        if self._rules.kind != "binary":
+            raise ValueError(
+                f"{config.data_dir}: by is 'lesion', expected data of a background and "
+                f"one class, found the classes {', '.join(info.spec.class_names)}"
+            )
+        self._smoothed = self._smooth_priors()
+        slices = self._stream(config.split, self._score_slices, "slices")
+        scored = lesions.score(self._rules, slices, self._source.ways)
+        arrays = next(iter(scored.values()))
+        results = self._described(
+            lesions.summarise(self._rules, scored), slices, unit="lesions"
+        )
+        results["protocol"]["by"] = "lesion"
+        results["protocol"]["smooth_slices"] = config.smooth_slices
+        results["data"]["lesions"] = len(arrays["keys"])
+        # The values of the other ways, so that others can compare them too.
+        arrays = dict(arrays)
+        for way, columns in list(scored.items())[1:]:
+            arrays.update(
+                {f"{way}_{n}": v for n, v in columns.items() if n in lesions.COMPARED}
+            )
+        return results, arrays
 
     def score_validation(self) -> scoring.Arrays | None:
         """Returns the presence counts that the ambiguity threshold is chosen on."""
@@ -105,20 +145,12 @@ class _Evaluation:
         self, arrays: scoring.Arrays, validation: scoring.Arrays | None
     ) -> dict[str, Any]:
         """Returns the content of `results.json`."""
-        info, config = self._info, self._config
-        resampled = summary_lib.resampled(arrays["groups"])
-        if resampled == "images":
-            self._notes.append(
-                f"there are {len(set(arrays['groups']))} groups, fewer than "
-                f"{summary_lib.MIN_GROUPS}: the intervals resample images, and say "
-                "nothing about other groups"
-            )
         summary = summary_lib.summarise(
             arrays,
             self._rules,
-            num_graders=info.spec.num_graders,
+            num_graders=self._info.spec.num_graders,
             validation=validation,
-            cross_fit=config.validation_split == config.split,
+            cross_fit=self._config.validation_split == self._config.split,
         )
         undecided = results_dir.lookup(summary, "mode_calibration.undecided") or 0.0
         if undecided >= _MANY_UNDECIDED:
@@ -126,6 +158,20 @@ class _Evaluation:
                 f"{undecided:.0%} of the samples fit several modes, because they lack "
                 "a class of the image; they are shared among these modes by "
                 "probability, and the mode frequencies look better than the model is"
+            )
+        return self._described(summary, arrays)
+
+    def _described(
+        self, summary: dict[str, Any], arrays: scoring.Arrays, unit: str = "images"
+    ) -> dict[str, Any]:
+        """Adds the data, the model and the protocol to a summary."""
+        info, config = self._info, self._config
+        resampled = summary_lib.resampled(arrays["groups"])
+        if resampled == "images":
+            self._notes.append(
+                f"there are {len(set(arrays['groups']))} groups, fewer than "
+                f"{summary_lib.MIN_GROUPS}: the intervals resample {unit}, and say "
+                "nothing about other groups"
             )
         return {
             **summary,
@@ -281,6 +327,37 @@ class _Evaluation:
         drawn = self._source.draw(batch["keys"], batch["image"], count)
         return scoring.presence(drawn.labels, batch["labels"])
 
+    def _smooth_priors(self) -> dict[str, np.ndarray]:
+        """Returns the smoothed means of the priors by key; none without smoothing."""
+        config, sigma = self._config, self._config.smooth_slices
+        if not sigma or "smoothed" not in self._source.ways:
+            return {}
+        total = self._count(config.split)
+        means: dict[str, np.ndarray] = {}
+        for batch in self._batches(config.split, 0, total):
+            means.update(self._source.prior_means(batch["keys"], batch["image"]))
+        return lesions.smoothed(means, list(means), sigma)
+
+    def _score_slices(self, batch: dict[str, np.ndarray], place: int) -> scoring.Arrays:
+        del place
+        counts = []
+        for key, image, graders in zip(batch["keys"], batch["image"], batch["labels"]):
+            drawn = self._source.draw_ways(
+                key,
+                image,
+                self._rules.counts[-1],
+                lesion=lesion_keys.parse(key).lesion,
+                smoothed=self._smoothed.get(key),
+            )
+            with checks.naming(key):
+                counts.append(lesions.slice_counts(drawn, graders))
+        return {"intersections": np.stack(counts), "pixel_mm": batch["spacing_mm"]}
+
+    def _count(self, split: str) -> int:
+        """Returns the number of images that are scored."""
+        total = self._info.count(split)
+        return min(self._config.limit or total, total)
+
     def _stream(
         self,
         split: str,
@@ -288,8 +365,7 @@ class _Evaluation:
         what: str,
     ) -> scoring.Arrays:
         """Scores a split in batches, starting where an earlier call stopped."""
-        total = self._info.count(split)
-        total = min(self._config.limit or total, total)
+        total = self._count(split)
         parts = Parts(self._parts_dir(split, what))
         progress = Progress(total, split, done=parts.done, unit="images")
         if parts.done:
@@ -336,6 +412,7 @@ class _Evaluation:
             "seed": self._config.seed,
             "rules": dataclasses.asdict(self._rules),
             "save_samples": self._config.save_samples,
+            "smooth_slices": self._config.smooth_slices,
             "limit": self._config.limit,
             "offset_px": self._config.offset_px,
         }

@@ -85,7 +85,7 @@ PROTOCOLS = {
     ),
     "curvas": Protocol(
         "Riera-Marin et al. 2025 (CURVAS challenge)",
-        scores=("consensus_dice", "multirater_ece", "volume_crps", "volume_crps_code"),
+        scores=("consensus_dice", "multirater_ece", "curvas_crps", "curvas_crps_code"),
     ),
 }
 

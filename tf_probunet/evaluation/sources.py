@@ -16,6 +16,7 @@ from tf_probunet.config import DataConfig
 from tf_probunet.dataset import input_pipeline, records
 from tf_probunet.evaluation import sample_files
 from tf_probunet.hashing import salted_hash
+from tf_probunet.predict import latents
 
 
 class Samples(NamedTuple):
@@ -153,6 +154,72 @@ class SavedModel:
                 )
         return Samples(np.stack(labels), np.stack(means) if with_mean else None)
 
+    @property
+    def ways(self) -> tuple[str, ...]:
+        """How samples can go through the slices of a lesion; see `lesions.WAYS`."""
+        if not (self._model.has("prior") and self._model.has("decode")):
+            return ("stacked",)
+        return ("shared", "smoothed", "independent", "majority", "prior_mean")
+
+    def prior_means(
+        self, keys: Sequence[str], images: np.ndarray
+    ) -> dict[str, np.ndarray]:
+        """Returns the mean [L] of each image's prior, by key; images as for `draw`."""
+        seen = input_pipeline.central_crop(images, self.data.eval_size)
+        means = [
+            self._model.call("prior", one[None], about=key)["mean"][0]
+            for key, one in zip(keys, np.asarray(seen))
+        ]
+        return dict(zip(keys, means))
+
+    def draw_ways(
+        self,
+        key: str,
+        image: np.ndarray,
+        count: int,
+        *,
+        lesion: str,
+        smoothed: np.ndarray | None,
+    ) -> np.ndarray:
+        """Draws the samples of one slice of a lesion in all `ways`.
+
+        Args:
+            key: of the slice.
+            image: [H, W, C] float32 in 0..1, the scored frame.
+            count: S.
+            lesion: its name. All its slices share the noise that it stands for.
+            smoothed: [L] the mean of the slice's prior after smoothing.
+
+        Returns:
+            [ways, S, H, W] uint8.
+
+        Raises:
+            ValueError: the model fails on the image; the message names its key.
+        """
+        if self.ways == ("stacked",):
+            return self.draw([key], image[None], count).labels
+        seen = input_pipeline.central_crop(image[None], self.data.eval_size)
+        prior = self._model.call("prior", seen, about=key)
+        size = latents.dimensions(prior)
+        shared, own = (
+            latents.draw_noise(count, size, image_seed(self._seed, name))
+            for name in (lesion, key)
+        )
+        z = latents.from_noise(prior, shared)[0]  # [S, L]
+        moved = z if smoothed is None else z + (smoothed - prior["mean"][0])
+        drawn = [z, moved, latents.from_noise(prior, own)[0], prior["mean"]]
+        # All in one call: the U-Net runs once.
+        both = np.concatenate(drawn).astype(np.float32)[None]
+        labels = self._model.call("decode", seen, both, about=key)["labels"][0]
+        first, second, third = (labels[i * count : (i + 1) * count] for i in range(3))
+        majority = 2 * first.sum(axis=0) > count
+        ways = [
+            *(first, second, third),
+            *(np.broadcast_to(one, first.shape) for one in (majority, labels[-1])),
+        ]
+        stacked = np.stack(ways).astype(np.uint8)
+        return input_pipeline.pad_to(stacked, image.shape[:2])
+
 
 class SampleFiles:
     """Takes the samples from files; see `sample_files` for their layout.
@@ -164,6 +231,7 @@ class SampleFiles:
     """
 
     max_samples = None
+    ways = ("stacked",)
 
     def __init__(
         self,
@@ -227,6 +295,19 @@ class SampleFiles:
             for key in keys
         ]
         return Samples(np.stack(labels))
+
+    def draw_ways(
+        self,
+        key: str,
+        image: np.ndarray,
+        count: int,
+        *,
+        lesion: str,
+        smoothed: np.ndarray | None,
+    ) -> np.ndarray:
+        """Reads the samples [1, S, H, W] of one slice of a lesion."""
+        del lesion, smoothed
+        return self.draw([key], image[None], count).labels
 
 
 def image_seed(seed: int, key: str) -> int:

@@ -57,6 +57,11 @@ METRICS = (
     Metric("ncc", "S_NCC", "high"),
     Metric("variance_ncc", "variance correlation", "high"),
     Metric("brier", "Brier score", "low"),
+    Metric("volume_crps", "CRPS of the volume", "low"),
+    Metric("relative_volume_crps", "CRPS over the graders' mean volume", "low"),
+    Metric("coverage_50", "graders in the 50 % interval of the volume", None),
+    Metric("coverage_90", "graders in the 90 % interval of the volume", None),
+    Metric("presence_brier", "squared error of the presence", "low"),
     # Those of a challenge, if its protocol was chosen.
     Metric("qubiq_dice", "QUBIQ Dice of mean maps", "high"),
     Metric("soft_dice", "soft Dice of mean maps", "high"),
@@ -66,8 +71,8 @@ METRICS = (
     Metric("dice_match", "D-Persona Dice_match", "high"),
     Metric("consensus_dice", "CURVAS consensus Dice", "high"),
     Metric("multirater_ece", "CURVAS ECE, mean over graders", "low"),
-    Metric("volume_crps", "CURVAS CRPS of the volume, pixels", "low"),
-    Metric("volume_crps_code", "CURVAS CRPS as in its code, pixels", "low"),
+    Metric("curvas_crps", "CURVAS CRPS of the volume, pixels", "low"),
+    Metric("curvas_crps_code", "CURVAS CRPS as in its code, pixels", "low"),
 )
 
 # Numbers of the data set as a whole, without intervals.
@@ -93,7 +98,8 @@ SCALARS = (
     Metric("folded_iou.mean", "mIoU of 19 classes, flips folded back", "high"),
 )
 
-_UNITS = {"groups": "groups", "images": "keys"}  # The arrays that name them.
+# What the bootstrap resamples, and the arrays that name them.
+UNITS = {"groups": "groups", "images": "keys"}
 
 _RELIABILITIES = {
     "pixels": "pixel_reliability",
@@ -126,7 +132,7 @@ def summarise(
         which are null if they are undefined. Metrics that do not apply to the data are
         left out.
     """
-    found = intervals(_columns(arrays), arrays[_UNITS[resampled(arrays["groups"])]])
+    found = intervals(_columns(arrays), arrays[UNITS[resampled(arrays["groups"])]])
 
     def by_count(name: str) -> dict[int, Any]:
         return dict(zip(rules.counts, found[name]))

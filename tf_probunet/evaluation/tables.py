@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tf_probunet.artifacts.results_dir import lookup
+from tf_probunet.evaluation.lesions import WAYS
 from tf_probunet.evaluation.summary import METRICS, SCALARS, Metric
 
 _BASELINE_TITLES = {
@@ -103,9 +104,10 @@ def bounds(value: dict[str, Any]) -> str:
 def _heading(results: dict[str, Any]) -> str:
     data, protocol = results["data"], results["protocol"]
     height, width = protocol["image_size"]
+    lesions = f"{data['lesions']} lesions, " if "lesions" in data else ""
     lines = [
         f"{results['model']['name']} ({results['model']['path']})",
-        f"{data['name']}, {data['split']}: {data['images']} images of "
+        f"{data['name']}, {data['split']}: {lesions}{data['images']} images of "
         f"{height}x{width}, groups: {data['groups']}, graders: {data['graders']}",
         f"{protocol['statistic'].upper()}-statistic, both empty: "
         f"{protocol['both_empty']}; [95% intervals by {_resampled(results)}]",
@@ -129,6 +131,8 @@ def _tables(results: dict[str, Any]) -> list[list[list[str]]]:
         tables.append(_switch_table(results))
     if "by_presence" in results:
         tables.append(_presence_table(results))
+    if len(results.get("ways", {})) > 1:
+        tables += [_ways_table(results, d) for d in (False, True)]
     return [rows for rows in tables if len(rows) > 1]
 
 
@@ -217,6 +221,23 @@ def _presence_table(results: dict[str, Any]) -> list[list[str]]:
     for name, title in titles.items():
         if all(name in stratum for stratum in strata.values()):
             rows.append([title, *(number(s[name]) for s in strata.values())])
+    return rows
+
+
+def _ways_table(results: dict[str, Any], differences: bool) -> list[list[str]]:
+    """Returns the scores of each way through the slices, or what they differ by."""
+    first = results["way"]
+    columns = {"ged": "energy distance", "hungarian_iou": "matched IoU"}
+    columns["volume_crps"] = f"CRPS, {results['volume_unit']}"
+    if not differences:
+        columns.update(coverage_50="in 50 %", coverage_90="in 90 %")
+    head = f"difference from: {WAYS[first]}" if differences else "through the slices"
+    rows = [[head, *columns.values()]]
+    for way, values in results["ways"].items():
+        if differences and way == first:
+            continue
+        shown = values["difference"] if differences else values
+        rows.append([WAYS[way], *(with_bounds(shown[name]) for name in columns)])
     return rows
 
 

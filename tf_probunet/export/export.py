@@ -45,6 +45,7 @@ class _Origin:
         dataset: the description of the training data.
         validation: the scores of the exported checkpoint, if there are any.
         members: of an ensemble: `run_dir`, `seed` and `validation` of each.
+        history: the earlier trainings, if the run started from trained weights.
         scores: of an evaluation, if the weights are taken from a scored SavedModel.
     """
 
@@ -52,6 +53,7 @@ class _Origin:
     dataset: dict[str, Any]
     validation: dict[str, Any] | None = None
     members: Sequence[dict[str, Any]] | None = None
+    history: Sequence[dict[str, Any]] = ()
     scores: dict[str, Any] | None = None
 
     @property
@@ -185,6 +187,7 @@ def export_again(
         described.dataset,
         validation=described.metadata.get("validation"),
         members=described.metadata.get("members"),
+        history=described.metadata.get("history", ()),
         scores=scores,
     )
     return _save(load_model(described), origin, out_dir, results, overwrite)
@@ -245,7 +248,9 @@ def save(
             something else than a SavedModel; the results are damaged or of another
             model; or another command is writing to `out_dir`.
     """
-    origin = _Origin(run_dir.config(), run_dir.dataset(), validation, members)
+    origin = _Origin(
+        run_dir.config(), run_dir.dataset(), validation, members, run_dir.history()
+    )
     return _save(model, origin, out_dir, results, overwrite)
 
 
@@ -303,9 +308,15 @@ def _write(
         metadata["validation"] = origin.validation
     if origin.members:
         metadata["members"] = list(origin.members)
+    if origin.history:
+        metadata["history"] = list(origin.history)
+    settings = config.to_json()
+    # A directory of the machine where it was trained means nothing elsewhere.
+    start_from = pathlib.PurePath(settings["training"]["start_from"]).name
+    settings["training"]["start_from"] = start_from
     assets = write_assets(
         scratch,
-        config=config.to_json(),
+        config=settings,
         dataset=dataset,
         metadata=metadata,
         card=model_card(config, dataset, metadata, origin.scores),

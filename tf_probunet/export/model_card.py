@@ -8,6 +8,7 @@ from typing import Any
 
 from tf_probunet import __version__, files
 from tf_probunet.artifacts import results_dir
+from tf_probunet.artifacts.saved_model_dir import METADATA_NAME
 from tf_probunet.config import NATIVE_LIDC_MM, Config
 from tf_probunet.dataset import cityscapes_labels, task
 from tf_probunet.imaging import windows
@@ -74,7 +75,7 @@ def model_card(
             f"{cityscapes_labels.NUM_SWITCHES} classes flipped at random to a new one "
             f"each, {cityscapes_labels.NUM_MODES} modes per image"
         )
-    training = f"{_training(config)}; all settings in `config.json`"
+    training = _trainings(config, metadata)
     validated = _validation(config, metadata)
     if not dataset["counts"]:  # Not a run of run/train.py.
         counts, training = "not recorded", "by Keras' `fit`; it is not recorded"
@@ -207,8 +208,21 @@ def _network(config: Config, metadata: dict[str, Any]) -> str:
     return text
 
 
+def _trainings(config: Config, metadata: dict[str, Any]) -> str:
+    """Describes all trainings that the weights went through, the first one first."""
+    earlier = [
+        _training(Config.from_json(stage["config"], METADATA_NAME))
+        for stage in metadata.get("history", [])
+    ]
+    stages = "; then ".join([*earlier, _training(config)])
+    all_settings = "`config.json`"
+    if earlier:
+        all_settings += f" (the last training) and `{METADATA_NAME}` (the earlier ones)"
+    return f"{stages}{_scored(config)}; all settings in {all_settings}"
+
+
 def _training(config: Config) -> str:
-    training, data = config.training, config.data
+    training, data, model = config.training, config.data, config.model
     text = (
         f"{training.steps} steps of {training.batch_size} images, "
         f"{f'crops of {data.crop_size}' if data.crop_size else 'whole images'}, "
@@ -216,12 +230,23 @@ def _training(config: Config) -> str:
     )
     if training.final_learning_rate != training.learning_rate:
         text += f" to {training.final_learning_rate:g}"
-    if data.scored_size > data.eval_size:
-        text += (
-            f"; scored on frames of {data.scored_size}, of which the network sees the "
-            f"middle {data.eval_size} and the rest is background"
-        )
+    if model.energy_weight:
+        text += ", on the energy distance"
+        text += " and the model's own loss" if model.elbo_weight else ""
+    if model.learned == "posterior":
+        text += ", of the posterior net alone"
     return text
+
+
+def _scored(config: Config) -> str:
+    """Says how much of a scored frame the network sees, if it is not all of it."""
+    data = config.data
+    if data.scored_size <= data.eval_size:
+        return ""
+    return (
+        f"; scored on frames of {data.scored_size}, of which the network sees the "
+        f"middle {data.eval_size} and the rest is background"
+    )
 
 
 def _validation(config: Config, metadata: dict[str, Any]) -> str:

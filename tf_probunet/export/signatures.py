@@ -17,7 +17,7 @@ Outputs = dict[str, tf.Tensor]
 
 # Functions that take label maps, and those whose outputs are maps of the frame's size.
 _TAKE_LABELS = {"posterior", "log_likelihood"}
-_GIVE_MAPS = {"sample", "mean", "decode"}
+_GIVE_MAPS = {"sample", "stratified", "mean", "decode"}
 # Values may leave 0..1 by rounding.
 _TOLERANCE = 1e-4
 
@@ -106,6 +106,9 @@ class Signatures:
         def sample(image, num_samples=number, seed=zero):
             return call("sample", image, num_samples, seed)
 
+        def stratified(image, num_samples=number, seed=zero):
+            return call("stratified", image, num_samples, seed)
+
         def mean(image, num_samples=number, seed=zero):
             return call("mean", image, num_samples, seed)
 
@@ -128,6 +131,8 @@ class Signatures:
             "sample": _function(sample, image, count, seed),
             "mean": _function(mean, image, count, seed),
         }
+        if "stratified" in self.model.samplings:
+            functions["stratified"] = _function(stratified, image, count, seed)
         if isinstance(self.model, ProbUNet):
             z = tf.TensorSpec([None, None, config.latent_dim], tf.float32, "z")
             functions.update(
@@ -140,10 +145,15 @@ class Signatures:
                 functions["features"] = _function(features, image)
         return functions
 
-    def _sample(self, image, num_samples, seed):
+    def _sample(self, image, num_samples, seed, **sampling):
         image = self._checked_image(image)
         num_samples, image_seeds = _checked_draw(image, num_samples, seed)
-        return segmentations(self.model.sample(image, num_samples, image_seeds))
+        return segmentations(
+            self.model.sample(image, num_samples, image_seeds, **sampling)
+        )
+
+    def _stratified(self, image, num_samples, seed):
+        return self._sample(image, num_samples, seed, sampling="stratified")
 
     def _mean(self, image, num_samples, seed):
         """Mean and entropy over samples, and one segmentation to represent them."""

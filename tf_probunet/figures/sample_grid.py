@@ -41,9 +41,9 @@ class GroundTruth(NamedTuple):
 @style.styled()
 def draw(
     *,
-    images: np.ndarray,
-    graders: np.ndarray,
-    samples: np.ndarray,
+    images: Sequence[np.ndarray],
+    graders: Sequence[np.ndarray],
+    samples: Sequence[np.ndarray],
     layout: str = "rows",
     grader_word: str = "grader",
     keys: Sequence[str] = (),
@@ -58,9 +58,9 @@ def draw(
     itself looks like the work of a grader.
 
     Args:
-        images: [N, H, W, C] in 0..1.
-        graders: [N, G, H, W] labels.
-        samples: [N, S, H, W] labels.
+        images: N images [H, W, C] in 0..1, each of its own size.
+        graders: [G, H, W] labels of each image, which has its own number G.
+        samples: [S, H, W] labels of each image.
         layout: "rows", an image and its masks in a row, or "columns" as in the paper.
         grader_word: what to call a grader's map.
         keys: [N], listed below the grid.
@@ -73,26 +73,30 @@ def draw(
         ValueError: the layout is unknown, or the arrays do not fit.
     """
     _check_shapes(images, graders, samples)
-    binary = pictures.is_binary(graders, samples)
+    binary = pictures.is_binary(*graders, *samples)
+    num_graders, num_samples = (max(map(len, maps)) for maps in (graders, samples))
     groups = (
         grid.Group("image", 1),
-        grid.Group(grader_word, graders.shape[1]),
-        grid.Group("sample", samples.shape[1]),
+        grid.Group(grader_word, num_graders),
+        grid.Group("sample", num_samples),
     )
     cells = grid.Grid(
         num_images=len(images),
         groups=groups,
-        aspect=images.shape[1] / images.shape[2],
+        aspect=max(image.shape[0] / image.shape[1] for image in images),
         layout=layout,
         title=title,
         note=_key_note(keys),
-        legend=() if binary else (graders, samples),
+        legend=() if binary else (*graders, *samples),
     )
     for n, image in enumerate(images):
         pictures.show_image(cells.axes(n, 0), image)
-        for m, labels in enumerate([*graders[n], *samples[n]], 1):
-            colour = GRADER_COLOUR if m <= graders.shape[1] else SAMPLE_COLOUR
-            axis = cells.axes(n, m)
+        shown = [(1 + g, labels, GRADER_COLOUR) for g, labels in enumerate(graders[n])]
+        first = 1 + num_graders
+        for s, labels in enumerate(samples[n]):
+            shown.append((first + s, labels, SAMPLE_COLOUR))
+        for place, labels, colour in shown:
+            axis = cells.axes(n, place)
             pictures.show_labels(axis, image, labels, binary=binary, colour=colour)
     return cells.page.figure
 
@@ -219,11 +223,16 @@ def _key_note(keys: Sequence[str]) -> str:
     return f"images: {listed}" if keys else ""
 
 
-def _check_shapes(images: np.ndarray, graders: np.ndarray, samples: np.ndarray) -> None:
-    size = (len(images), *images.shape[1:3])
-    for name, stack in (("graders", graders), ("samples", samples)):
-        if stack.ndim != 4 or (len(stack), *stack.shape[2:]) != size:
+def _check_shapes(
+    images: Sequence[np.ndarray],
+    graders: Sequence[np.ndarray],
+    samples: Sequence[np.ndarray],
+) -> None:
+    for name, stacks in (("graders", graders), ("samples", samples)):
+        found = [np.shape(maps) for maps in stacks]
+        wanted = [np.shape(image)[:2] for image in images]
+        if [shape[1:] for shape in found] != wanted:
             raise ValueError(
-                f"{name} have shape {stack.shape} for images {images.shape}; expected "
-                "[N, maps, H, W] of the same N, H and W"
+                f"{name} have the shapes {found[:3]} for images of {wanted[:3]}; "
+                "expected [maps, H, W] for each image, of its size"
             )

@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from tf_probunet import lane, seeds
-from tf_probunet.config import ModelConfig
+from tf_probunet.config import SAMPLINGS, ModelConfig
 from tf_probunet.models import losses
 from tf_probunet.models.f_comb import FComb
 from tf_probunet.models.weight_average import WeightAverage
@@ -19,7 +19,8 @@ from tf_probunet.models.weight_average import WeightAverage
 lane.require_keras_2(tf.keras)
 
 # `image` [B, H, W, C] float32 in 0..1 and `labels` [B, H, W] int32, or [B, G, H, W]
-# with the label maps of several graders.
+# with the label maps of several graders. If images have different numbers of graders,
+# `grader_mask` [B, G] bool says which of the G maps are a grader's; the rest only pad.
 Batch = dict[str, tf.Tensor]
 
 _TEST_SEED = 2**40  # No training step has this number.
@@ -36,6 +37,8 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         seed: the seed of everything random in training.
         is_stochastic: whether the samples depend on the seed.
         max_samples: the number of different samples, or None if there is no limit.
+        samplings: the ways of drawing that `sample` knows. A model that has more than
+            the first takes their name as its argument `sampling`.
         bad_step: the first step with a term that was not finite, or -1.
         bad_terms: [T], 1 for each of `term_names` that was not finite in that step.
         stop_asked: set to 1 by a worker that wants to end the run.
@@ -44,6 +47,7 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
 
     is_stochastic = False
     max_samples: int | None = None
+    samplings: tuple[str, ...] = SAMPLINGS[:1]
 
     def __init__(self, config: ModelConfig, seed: int = 0, name: str | None = None):
         super().__init__(name=name or config.name)
@@ -79,17 +83,42 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         if config.elbo_weight:
             terms = self.fit_terms(shared, batch, seed, kl_weight)
             terms["loss"] *= config.elbo_weight
-        if config.energy_weight:
+        segments = config.switched and config.segmentation_weight > 0
+        if config.energy_weight or segments:
             logits = self.energy_samples(shared, seeds.fold_in(seed, 1))
-            distances = losses.energy_distance(
-                probabilities=tf.nn.softmax(logits),
-                labels=grader_maps(batch),
-                ignore_label=config.ignore_label,
-                overlap=config.energy_overlap,
-            )
-            terms["energy_distance"] = tf.reduce_mean(distances)
+        if config.energy_weight:
+            terms["energy_distance"] = self._energy_distance(logits, batch)
             terms["loss"] += config.energy_weight * terms["energy_distance"]
+        if segments:
+            terms["segmentation"] = self._segmentation(logits, batch)
+            terms["loss"] += config.segmentation_weight * terms["segmentation"]
         return terms
+
+    def _energy_distance(self, logits: tf.Tensor, batch: Batch) -> tf.Tensor:
+        """Returns the mean energy distance of samples [B, S, H, W, K]."""
+        config, labels = self.config, grader_maps(batch)
+        settings = {
+            "probabilities": tf.nn.softmax(logits),
+            "ignore_label": config.ignore_label,
+            "epsilon": config.energy_epsilon,
+            "overlap": config.energy_overlap,
+        }
+        if config.switched:  # All draws of the flips have the same 32 modes.
+            distances = losses.switched_energy_distance(labels=labels[:, 0], **settings)
+        else:
+            distances = losses.energy_distance(
+                labels=labels, grader_mask=batch.get("grader_mask"), **settings
+            )
+        return tf.reduce_mean(distances)
+
+    def _segmentation(self, logits: tf.Tensor, batch: Batch) -> tf.Tensor:
+        """Returns the mean cross-entropy of samples [B, S, H, W, K] before flips."""
+        labels = losses.unswitched(grader_maps(batch)[:, :1])
+        nats = self.cross_entropy(
+            losses.unswitched_logits(logits),
+            tf.repeat(labels, logits.shape[1], axis=1),
+        )
+        return tf.reduce_mean(nats)
 
     def shared(self, image: tf.Tensor) -> Any:
         """Computes what all segmentations of an image have in common, once per step."""
@@ -107,7 +136,8 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
 
         Args:
             shared: what `shared` returned for the images of the batch.
-            batch: images and labels.
+            batch: images and labels. `grader_maps` gives all label maps, and
+                `grader_weights` or `grader_mean` leave out those that pad the batch.
             seed: int32[2].
             kl_weight: another factor of the KL divergence besides beta.
 
@@ -233,9 +263,12 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         )
 
     def cross_entropy(self, logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-        """Sums the cross-entropy of logits [..., H, W, K] over the pixels: [...]."""
+        """Sums the weighted cross-entropy of logits [..., H, W, K]: [...]."""
         return losses.cross_entropy(
-            logits=logits, labels=labels, ignore_label=self.config.ignore_label
+            logits=logits,
+            labels=labels,
+            ignore_label=self.config.ignore_label,
+            class_balance=self.config.class_balance,
         )
 
     @property
@@ -356,6 +389,29 @@ def grader_maps(batch: Batch) -> tf.Tensor:
     """Returns the labels with an axis for the graders: [B, G, H, W]."""
     labels = batch["labels"]
     return labels[:, None] if labels.shape.rank == 3 else labels
+
+
+def grader_weights(batch: Batch) -> tf.Tensor | None:
+    """Returns the weight of each label map in a mean over the batch: [B, G].
+
+    Every image counts the same, and so does each grader of an image. The weights sum to
+    one. They are None, which stands for equal ones, if the batch is not padded.
+    """
+    if "grader_mask" not in batch:
+        return None
+    weights = losses.mask_weights(batch["grader_mask"])
+    return weights / tf.cast(tf.shape(weights)[0], weights.dtype)
+
+
+def grader_mean(values: tf.Tensor, batch: Batch) -> tf.Tensor:
+    """Averages values [B, G] of label maps over the graders and the images.
+
+    Maps that only pad the batch do not count.
+    """
+    weights = grader_weights(batch)
+    if weights is None:
+        return tf.reduce_mean(values)
+    return tf.reduce_sum(tf.cast(weights, values.dtype) * values)
 
 
 def not_finite(value: tf.Tensor) -> tf.Tensor:

@@ -121,12 +121,13 @@ def _prob_unet_cost(config: ModelConfig, size: tuple[int, int]) -> Cost:
     seen = config.num_classes + (image if config.posterior_sees_image else 0)
     posterior = _gaussian(config, seen, size)
     prior = [] if config.fixed_prior else _gaussian(config, image, size)
-    first, *rest = _head(config, config.num_classes, size)
+    width = config.comb_channels or config.base_channels
+    first, *rest = _head(config, config.num_classes, size, width)
     if config.injection == "start":
         network = [*_unet(config, image + latent, size), first, *rest]
         return Cost(prior, network, posterior)
     # f_comb's first convolution splits: W [f, z] = W_f f + W_z z.
-    shift = Conv(1, latent, config.base_channels, 1, has_bias=False)
+    shift = Conv(1, latent, width, 1, has_bias=False)
     trunk = [*_unet(config, image, size), *prior, first]
     return Cost(trunk, [shift, *rest], posterior)
 
@@ -162,12 +163,15 @@ def _gaussian(config: ModelConfig, inputs: int, size: tuple[int, int]) -> list[C
     return [*encoder, Conv(1, encoder[-1].outputs, 2 * config.latent_dim, 1)]
 
 
-def _head(config: ModelConfig, outputs: int, size: tuple[int, int]) -> list[Conv]:
+def _head(
+    config: ModelConfig, outputs: int, size: tuple[int, int], width: int | None = None
+) -> list[Conv]:
     base, pixels = config.base_channels, _pixels(size, 0)
+    width = width or base
     return [
-        Conv(1, base, base, pixels),
-        Conv(1, base, base, pixels),
-        Conv(1, base, outputs, pixels),
+        Conv(1, base, width, pixels),
+        Conv(1, width, width, pixels),
+        Conv(1, width, outputs, pixels),
     ]
 
 

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from tf_probunet import seeds
 from tf_probunet.config import ModelConfig
-from tf_probunet.models.base import Batch, SegmentationModel
+from tf_probunet.models.base import Batch, SegmentationModel, grader_mean
 from tf_probunet.models.blocks import BlockInput, Initializers
 from tf_probunet.models.f_comb import FComb
 from tf_probunet.models.unet import UNetCore
@@ -65,7 +65,7 @@ class DropoutUNet(SegmentationModel):
         del kl_weight  # There are no latents.
         logits = self.logits(shared, seeds.per_image(seed, tf.shape(shared)[0]))
         nats = self.grader_cross_entropy(logits[:, None], batch)
-        return {"loss": tf.reduce_mean(nats)}
+        return {"loss": grader_mean(nats[:, :, 0], batch)}
 
     def sample(
         self, image: tf.Tensor, num_samples: int | tf.Tensor, seed: tf.Tensor

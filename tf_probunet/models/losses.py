@@ -5,11 +5,17 @@ from __future__ import annotations
 import tensorflow as tf
 import tensorflow_probability as tfp
 
+from tf_probunet.dataset import cityscapes_labels
+
 tfd = tfp.distributions
 
 
 def cross_entropy(
-    *, logits: tf.Tensor, labels: tf.Tensor, ignore_label: int | None = None
+    *,
+    logits: tf.Tensor,
+    labels: tf.Tensor,
+    ignore_label: int | None = None,
+    class_balance: float = 0.0,
 ) -> tf.Tensor:
     """Returns -log P_c(Y | S), summed over pixels (the first term of Eq. 4).
 
@@ -17,6 +23,8 @@ def cross_entropy(
         logits: [..., H, W, K] float32.
         labels: [..., H, W] int32.
         ignore_label: pixels with this label do not count.
+        class_balance: weigh a pixel by n^-class_balance, where n is how many of all
+            these pixels have its label. The mean weight is 1.
 
     Returns:
         [...], in nats per image.
@@ -24,9 +32,21 @@ def cross_entropy(
     if ignore_label is not None:
         counts = tf.cast(labels != ignore_label, logits.dtype)
         labels = tf.where(labels == ignore_label, 0, labels)
+    else:
+        counts = tf.ones_like(labels, logits.dtype)
     nats = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
-    if ignore_label is not None:
-        nats *= counts
+    if class_balance:
+        frequencies = tf.math.bincount(
+            tf.reshape(labels, [-1]),
+            weights=tf.reshape(counts, [-1]),
+            minlength=logits.shape[-1],
+        )  # [K]
+        weights = tf.maximum(frequencies, 1.0) ** -class_balance
+        weights *= tf.reduce_sum(counts) / tf.maximum(
+            tf.reduce_sum(weights * frequencies), 1.0
+        )
+        counts *= tf.gather(weights, labels)
+    nats *= counts
     return tf.reduce_sum(nats, axis=[-2, -1])
 
 
@@ -50,6 +70,7 @@ def negative_elbo(
     posterior: tfd.MultivariateNormalDiag,
     prior: tfd.MultivariateNormalDiag,
     beta: float | tf.Tensor,
+    weights: tf.Tensor | None = None,
 ) -> dict[str, tf.Tensor]:
     """Combines cross-entropy and analytic KL(Q || P) into the loss of Eq. 4.
 
@@ -58,13 +79,14 @@ def negative_elbo(
         posterior: Q(z | X, Y), batch [B].
         prior: P(z | X), batch [B].
         beta: weight of the KL divergence.
+        weights: [B] that sum to one, for the averages; None for equal ones.
 
     Returns:
         Scalars, averaged over the batch: `loss`, `cross_entropy`, `kl`, and the parts
         of `kl` that belong to each latent dimension, `kl_0`, `kl_1` and so on.
     """
-    reconstruction = tf.reduce_mean(nats)
-    per_dimension = tf.reduce_mean(kl_per_dimension(posterior, prior), axis=0)  # [L]
+    reconstruction = weighted_mean(nats, weights)
+    per_dimension = weighted_mean(kl_per_dimension(posterior, prior), weights)  # [L]
     kl = tf.reduce_sum(per_dimension)
     return {
         "loss": reconstruction + beta * kl,
@@ -72,6 +94,13 @@ def negative_elbo(
         "kl": kl,
         **{f"kl_{i}": part for i, part in enumerate(tf.unstack(per_dimension))},
     }
+
+
+def weighted_mean(values: tf.Tensor, weights: tf.Tensor | None) -> tf.Tensor:
+    """Averages [B, ...] over the first axis with weights [B] that sum to one."""
+    if weights is None:
+        return tf.reduce_mean(values, axis=0)
+    return tf.tensordot(tf.cast(weights, values.dtype), values, axes=1)
 
 
 def best_head(nats: tf.Tensor, epsilon: float) -> tf.Tensor:
@@ -119,6 +148,7 @@ def energy_distance(
     ignore_label: int | None = None,
     epsilon: float = 1e-3,
     overlap: str = "product",
+    grader_mask: tf.Tensor | None = None,
 ) -> tf.Tensor:
     """Returns the squared energy distance between soft samples and graders.
 
@@ -141,6 +171,8 @@ def energy_distance(
             then has a distance above 0 from itself. "min" sums the smaller of the two
             probabilities and does not reward soft samples. The intersection with a
             grader is the same in both cases.
+        grader_mask: [B, G] bool, which of the label maps are a grader's; None for all.
+            Each image has its own number of graders in all means.
 
     Returns:
         [B].
@@ -149,25 +181,137 @@ def energy_distance(
     samples = probabilities[..., 1:]
     graders = tf.one_hot(labels - 1, num_classes - 1, dtype=samples.dtype)
     if ignore_label is not None:
-        counts = tf.reduce_all(labels != ignore_label, axis=1)  # [B, H, W]
+        counts = labels != ignore_label
+        if grader_mask is not None:
+            counts |= ~grader_mask[..., None, None]
+        counts = tf.reduce_all(counts, axis=1)  # [B, H, W]
         counts = tf.cast(counts, samples.dtype)[:, None, ..., None]
         samples, graders = samples * counts, graders * counts
-    cross = _products(samples, graders, epsilon)
-    among_graders = _products(graders, graders, epsilon)
-    if overlap == "product":
-        among_samples = _products(samples, samples, epsilon)
-    else:
-        among_samples = _minima(samples, epsilon)
+    weights = None if grader_mask is None else mask_weights(grader_mask, samples.dtype)
+    cross = _products(samples, graders, epsilon, None, weights)
+    among_graders = _products(graders, graders, epsilon, weights, weights)
+    among_samples = _among_samples(samples, epsilon, overlap)
     return 2.0 * cross - among_samples - among_graders
 
 
-def _products(first: tf.Tensor, second: tf.Tensor, epsilon: float) -> tf.Tensor:
-    """Returns the mean distance [B] of all pairs, with products as intersections."""
+def mask_weights(mask: tf.Tensor, dtype: tf.DType = tf.float32) -> tf.Tensor:
+    """Returns weights [B, G] that are equal where the mask holds and sum to one."""
+    mask = tf.cast(mask, dtype)
+    return mask / tf.reduce_sum(mask, axis=1, keepdims=True)
+
+
+def switched_energy_distance(
+    *,
+    probabilities: tf.Tensor,
+    labels: tf.Tensor,
+    ignore_label: int | None = None,
+    epsilon: float = 1e-3,
+    overlap: str = "product",
+) -> tf.Tensor:
+    """Returns the squared energy distance between soft samples and the 32 modes.
+
+    This is `energy_distance` for the switched task of Cityscapes: the graders are the
+    32 modes with their probabilities, and the classes are the ten that a switch
+    connects. A mode moves whole classes, so the distances of a sample to all modes
+    follow from soft pixel counts per pair of classes. No mode is drawn. Where all
+    probabilities are 0 or 1, this is `evaluation.metrics.switched_modes`'
+    `energy_distance`, up to `epsilon`.
+
+    Args:
+        probabilities: [B, S, H, W, 24], those of the samples.
+        labels: [B, H, W] int32, before or after the flips.
+        ignore_label: pixels with this label do not count.
+        epsilon: a number of pixels. A class with far fewer counts as absent.
+        overlap: as in `energy_distance`.
+
+    Returns:
+        [B].
+    """
+    dtype = probabilities.dtype
+    switches = cityscapes_labels.SWITCHES
+    old = [switch.class_id for switch in switches]
+    new = [switch.new_class_id for switch in switches]
+    samples = tf.gather(probabilities, old + new, axis=-1)  # [B, S, H, W, 10]
+    if ignore_label is not None:
+        counts = tf.cast(labels != ignore_label, dtype)
+        samples *= counts[:, None, ..., None]
+    truth = tf.cast(unswitched(labels)[..., None] == old + old, dtype)  # [B, H, W, 10]
+    sizes = tf.reduce_sum(truth, axis=[1, 2])[:, None]  # [B, 1, 10]
+    areas = tf.reduce_sum(samples, axis=[2, 3])  # [B, S, 10]
+    hits = tf.reduce_sum(samples * truth[:, None], axis=[2, 3])  # [B, S, 10]
+
+    bits = tf.constant(cityscapes_labels.MODE_BITS, dtype)  # [32, 5]
+    chosen = tf.concat([1.0 - bits, bits], axis=-1)  # [32, 10], the mode's classes
+    cross = _distance(
+        hits[:, :, None] * chosen,
+        areas[:, :, None] + sizes[:, None] * chosen,
+        epsilon,
+    )  # [B, S, 32]
+    among_modes = _distance(
+        sizes[:, None] * (chosen[:, None] * chosen),
+        sizes[:, None] * (chosen[:, None] + chosen),
+        epsilon,
+    )  # [B, 32, 32]
+    weights = tf.constant(cityscapes_labels.MODE_PROBABILITIES, dtype)
+    cross = tf.einsum("bsm,m->b", cross, weights) / tf.cast(tf.shape(areas)[1], dtype)
+    spread = tf.einsum("bmn,m,n->b", among_modes, weights, weights)
+    return 2.0 * cross - _among_samples(samples, epsilon, overlap) - spread
+
+
+def unswitched(labels: tf.Tensor) -> tf.Tensor:
+    """Returns label maps of the switched task before the flips."""
+    for switch in cityscapes_labels.SWITCHES:
+        labels = tf.where(labels == switch.new_class_id, switch.class_id, labels)
+    return labels
+
+
+def unswitched_logits(logits: tf.Tensor) -> tf.Tensor:
+    """Returns logits [..., 19] that count each new class of a switch as its old one.
+
+    Args:
+        logits: [..., 24]. The probability of an old class is that of both classes.
+    """
+    num_classes = cityscapes_labels.NUM_TRAIN_CLASSES
+    old, new = logits[..., :num_classes], logits[..., num_classes:]
+    # One row per new class. Where there is none, softplus(-inf) adds nothing.
+    places = [switch.class_id for switch in cityscapes_labels.SWITCHES]
+    partner = [
+        places.index(c) if c in places else len(places) for c in range(num_classes)
+    ]
+    none = tf.fill(tf.shape(logits[..., :1]), tf.constant(-1e9, logits.dtype))
+    others = tf.gather(tf.concat([new, none], axis=-1), partner, axis=-1)
+    return old + tf.nn.softplus(others - old)
+
+
+def _among_samples(samples: tf.Tensor, epsilon: float, overlap: str) -> tf.Tensor:
+    """Returns the mean distance [B] of all pairs of samples [B, S, H, W, K]."""
+    if overlap == "product":
+        return _products(samples, samples, epsilon)
+    return _minima(samples, epsilon)
+
+
+def _products(
+    first: tf.Tensor,
+    second: tf.Tensor,
+    epsilon: float,
+    first_weights: tf.Tensor | None = None,
+    second_weights: tf.Tensor | None = None,
+) -> tf.Tensor:
+    """Returns the mean distance [B] of all pairs, with products as intersections.
+
+    The weights [B, N] of the maps sum to one; None stands for equal weights.
+    """
     shared = tf.einsum("bshwk,bghwk->bsgk", first, second)
     areas = (tf.reduce_sum(maps, axis=[2, 3]) for maps in (first, second))  # [B, ., K]
     first_areas, second_areas = areas
     together = first_areas[:, :, None] + second_areas[:, None]
-    return tf.reduce_mean(_distance(shared, together, epsilon), axis=[1, 2])
+    distances = _distance(shared, together, epsilon)
+    for weights in (first_weights, second_weights):  # Axis 1, and then what is left.
+        if weights is None:
+            distances = tf.reduce_mean(distances, axis=1)
+        else:
+            distances = tf.einsum("bn,bn...->b...", weights, distances)
+    return distances
 
 
 def _minima(samples: tf.Tensor, epsilon: float) -> tf.Tensor:

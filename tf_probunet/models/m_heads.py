@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from tf_probunet.config import ModelConfig
 from tf_probunet.models import losses
-from tf_probunet.models.base import Batch, SegmentationModel
+from tf_probunet.models.base import Batch, SegmentationModel, grader_mean
 from tf_probunet.models.blocks import Initializers
 from tf_probunet.models.f_comb import FComb
 from tf_probunet.models.unet import UNetCore
@@ -48,11 +48,11 @@ class MHeads(SegmentationModel):
         """Returns the weighted loss, and the best head's loss as `cross_entropy`."""
         del seed, kl_weight  # Nothing here is random, and there are no latents.
         nats = self.grader_cross_entropy(shared, batch)
-        nats = tf.reshape(nats, [-1, self.config.num_heads])  # [B G, M]
-        loss = losses.best_head(nats, self.config.head_epsilon)
+        heads = tf.reshape(nats, [-1, self.config.num_heads])  # [B G, M]
+        loss = losses.best_head(heads, self.config.head_epsilon)
         return {
-            "loss": tf.reduce_mean(loss),
-            "cross_entropy": tf.reduce_mean(tf.reduce_min(nats, axis=1)),
+            "loss": grader_mean(tf.reshape(loss, tf.shape(nats)[:2]), batch),
+            "cross_entropy": grader_mean(tf.reduce_min(nats, axis=2), batch),
         }
 
     def energy_samples(self, shared: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:

@@ -9,10 +9,15 @@ from __future__ import annotations
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from tf_probunet import seeds
-from tf_probunet.config import ModelConfig
-from tf_probunet.models import losses, noise
-from tf_probunet.models.base import Batch, SegmentationModel, grader_maps
+from tf_probunet import noise, seeds
+from tf_probunet.config import SAMPLINGS, ModelConfig
+from tf_probunet.models import losses
+from tf_probunet.models.base import (
+    Batch,
+    SegmentationModel,
+    grader_maps,
+    grader_weights,
+)
 from tf_probunet.models.blocks import Initializers
 from tf_probunet.models.f_comb import FComb
 from tf_probunet.models.latent import GaussianEncoder, gaussian
@@ -34,6 +39,7 @@ class ProbUNet(SegmentationModel):
     """
 
     is_stochastic = True
+    samplings = SAMPLINGS
 
     def __init__(self, config: ModelConfig, seed: int = 0):
         super().__init__(config, seed)
@@ -49,7 +55,7 @@ class ProbUNet(SegmentationModel):
             config, config.latent_dim, init, "posterior"
         )
         self.f_comb = FComb(
-            config.base_channels,
+            config.comb_channels or config.base_channels,
             config.num_classes,
             config.latent_dim if self._late else 0,
             init,
@@ -112,11 +118,17 @@ class ProbUNet(SegmentationModel):
 
     @property
     def learned_variables(self) -> list[tf.Variable]:
-        """All weights, or all but the posterior's if the loss has no ELBO."""
+        """The weights that the configuration lets learn.
+
+        Without an ELBO in the loss, the posterior's weights are not among them.
+        """
+        posterior = self.posterior_net.trainable_variables
+        if self.config.learned == "posterior":
+            return posterior
         if self.config.elbo_weight:
             return self.trainable_variables
-        posterior = {id(v) for v in self.posterior_net.trainable_variables}
-        return [v for v in self.trainable_variables if id(v) not in posterior]
+        left_out = {id(v) for v in posterior}
+        return [v for v in self.trainable_variables if id(v) not in left_out]
 
     def shared(self, image: tf.Tensor) -> tuple[tf.Tensor, tfd.MultivariateNormalDiag]:
         """Returns the features and the prior of the images."""
@@ -138,11 +150,13 @@ class ProbUNet(SegmentationModel):
         z = posterior.mean() + posterior.stddev() * drawn  # [B G, L]
         z = tf.reshape(z, [-1, num_graders, self.config.latent_dim])
         logits = self.decode(features, z)  # [B, G, H, W, K]
+        weights = grader_weights(batch)
         return losses.negative_elbo(
             nats=tf.reshape(self.cross_entropy(logits, labels), [-1]),
             posterior=posterior,
             prior=_repeat(prior, num_graders),
             beta=kl_weight * self.config.beta,
+            weights=None if weights is None else tf.reshape(weights, [-1]),
         )
 
     def energy_samples(
@@ -167,10 +181,17 @@ class ProbUNet(SegmentationModel):
         )
 
     def sample(
-        self, image: tf.Tensor, num_samples: int | tf.Tensor, seed: tf.Tensor
+        self,
+        image: tf.Tensor,
+        num_samples: int | tf.Tensor,
+        seed: tf.Tensor,
+        sampling: str = "independent",
     ) -> tf.Tensor:
-        """Draws latents from the prior and decodes them: [B, S, H, W, K] logits."""
-        z = self.sample_latents(self.prior(image), num_samples, seed)
+        """Draws latents from the prior and decodes them: [B, S, H, W, K] logits.
+
+        `sampling` is one of `samplings`; see `noise.draw`.
+        """
+        z = self.sample_latents(self.prior(image), num_samples, seed, sampling)
         return self.decode_in_chunks(self.features(image), z)
 
     def sample_latents(
@@ -178,10 +199,12 @@ class ProbUNet(SegmentationModel):
         distribution: tfd.MultivariateNormalDiag,
         num_samples: int | tf.Tensor,
         seed: tf.Tensor,
+        sampling: str = "independent",
     ) -> tf.Tensor:
         """Draws latents [B, S, L]; `seed` is int32[2] or int32[B, 2]."""
         mean, stddev = distribution.mean(), distribution.stddev()
-        z = noise.independent(
+        z = noise.draw(
+            sampling,
             seeds.per_image(seed, tf.shape(mean)[0]),
             num_samples,
             self.config.latent_dim,
@@ -222,7 +245,9 @@ class ProbUNet(SegmentationModel):
         targets = tf.repeat(labels[:, None], num_samples, axis=1)
         z_first = tf.transpose(z, [1, 0, 2])  # [N, B, L]: the batch of tfp is [B].
         return losses.importance_log_likelihood(
-            log_p_y=-self.cross_entropy(logits, targets),
+            log_p_y=-losses.cross_entropy(
+                logits=logits, labels=targets, ignore_label=self.config.ignore_label
+            ),
             log_p_z=tf.transpose(prior.log_prob(z_first)),
             log_q_z=tf.transpose(posterior.log_prob(z_first)),
         )

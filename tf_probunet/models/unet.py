@@ -5,7 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from tf_probunet.config import ModelConfig
-from tf_probunet.models.base import Batch, SegmentationModel
+from tf_probunet.models.base import Batch, SegmentationModel, grader_mean
 from tf_probunet.models.blocks import BlockInput, Decoder, Encoder, Initializers
 from tf_probunet.models.f_comb import FComb
 
@@ -60,7 +60,7 @@ class UNet(SegmentationModel):
         """Returns the mean cross-entropy of the batch as `loss`."""
         del seed, kl_weight  # Nothing here is random, and there are no latents.
         nats = self.grader_cross_entropy(shared, batch)
-        return {"loss": tf.reduce_mean(nats)}
+        return {"loss": grader_mean(nats[:, :, 0], batch)}
 
     def energy_samples(self, shared: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         """Returns the one segmentation."""

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import tensorflow as tf
 
-from tf_probunet import seeds
+from tf_probunet import noise, seeds
 from tf_probunet.artifacts.saved_model import LoadedModel
+from tf_probunet.config import SAMPLINGS
 from tf_probunet.imaging.resampling import resample
 from tf_probunet.predict.tiles import tiles
 
@@ -34,6 +35,7 @@ def draw(
     seed: int,
     tile_size: int,
     about: str,
+    sampling: str = "independent",
 ) -> Iterator[np.ndarray]:
     """Draws samples, a few at a time.
 
@@ -49,22 +51,33 @@ def draw(
         seed: of the samples.
         tile_size: larger images are cut into tiles.
         about: the file, for error messages.
+        sampling: one of `config.SAMPLINGS`.
 
     Yields:
         Probabilities [s, H, W, K] of the next samples.
 
     Raises:
-        ValueError: the model fails on the image.
+        ValueError: the model fails on the image, or has no such sampling.
     """
-    if not (model.has("prior") and model.has("decode")):
+    check_sampling(model, sampling)
+    if not _has_latents(model):
         yield _blend(
             image,
-            lambda part: model.call("sample", part[None], count, seed, about=about),
+            lambda part: draw_set(
+                model,
+                part[None],
+                count=count,
+                seed=seed,
+                sampling=sampling,
+                about=about,
+            ),
             tile_size,
             model.size_divisor,
         )
         return
-    z = draw_latents(model, image, count=count, seed=seed, about=about)
+    z = draw_latents(
+        model, image, count=count, seed=seed, sampling=sampling, about=about
+    )
     per_sample = image.shape[0] * image.shape[1] * model.network.num_classes * 4
     chunk = max(1, _MAX_BYTES // per_sample)
     for start in range(0, count, chunk):
@@ -77,16 +90,86 @@ def draw(
         )
 
 
+def draw_set(
+    model: LoadedModel,
+    images: np.ndarray,
+    *,
+    count: int,
+    seed: int,
+    about: str,
+    sampling: str = "independent",
+) -> dict[str, np.ndarray]:
+    """Draws a set of samples of one image, the same in every process and batch.
+
+    Args:
+        model: the model to draw from.
+        images: [1, h, w, C] float32 in 0..1: what the network sees.
+        count: S.
+        seed: of the samples.
+        about: the file, for error messages.
+        sampling: one of `config.SAMPLINGS`.
+
+    Returns:
+        `labels` [1, S, h, w] and `probabilities` [1, S, h, w, K].
+
+    Raises:
+        ValueError: the model fails on the image, or has no such sampling.
+    """
+    check_sampling(model, sampling)
+    if sampling == "independent":
+        return model.call("sample", images, count, [seed], about=about)
+    if model.has(sampling):
+        return model.call(sampling, images, count, [seed], about=about)
+    z = draw_latents(
+        model, images[0], count=count, seed=seed, sampling=sampling, about=about
+    )
+    return model.call("decode", images, z[None], about=about)
+
+
+def check_sampling(model: LoadedModel, sampling: str) -> None:
+    """Checks that a model can draw its samples in this way.
+
+    Raises:
+        ValueError: it cannot.
+    """
+    if sampling not in SAMPLINGS:
+        raise ValueError(
+            f"sampling is {sampling!r}, expected one of {', '.join(SAMPLINGS)}"
+        )
+    if sampling != "independent" and default_sampling(model) != sampling:
+        raise ValueError(
+            f"sampling is {sampling!r}, but the {model.metadata['model']} in "
+            f"{model.path} has no latents that could be {sampling}; expected "
+            "independent"
+        )
+
+
+def default_sampling(model: LoadedModel) -> str:
+    """Returns "stratified" for a model that can, and otherwise "independent"."""
+    can = model.has("stratified") or _has_latents(model)
+    return "stratified" if can else "independent"
+
+
+def _has_latents(model: LoadedModel) -> bool:
+    return model.has("prior") and model.has("decode")
+
+
 def draw_latents(
-    model: LoadedModel, image: np.ndarray, *, count: int, seed: int, about: str
+    model: LoadedModel,
+    image: np.ndarray,
+    *,
+    count: int,
+    seed: int,
+    about: str,
+    sampling: str = "independent",
 ) -> np.ndarray:
     """Draws latents [count, L] from the prior, the same as the model itself draws."""
     seen = _reduced(image, model.size_divisor)
     prior = model.call("prior", seen[None], about=about)
     mean, stddev = prior["mean"], prior["stddev"]  # [1, L]
     image_seed = seeds.fold_in(seeds.root(tf.constant(seed)), 0)
-    noise = seeds.normal(image_seed[None], [count, mean.shape[1]])[0].numpy()
-    return mean + stddev * noise
+    drawn = noise.draw(sampling, image_seed[None], count, mean.shape[1])[0].numpy()
+    return mean + stddev * drawn
 
 
 def _reduced(image: np.ndarray, divisor: int) -> np.ndarray:

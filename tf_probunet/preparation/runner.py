@@ -129,7 +129,7 @@ def run(
     if len(names) < len(units):
         raise ValueError(f"two units are called {names.most_common(1)[0][0]!r}")
     _raise_if_strict(problems, strict)
-    settings = {"format": records.FORMAT_VERSION, **dataclasses.asdict(spec)}
+    settings = {"format": records.FORMAT_VERSION, **spec.to_json()}
     part_dir = resume.parts_dir(out_dir, settings)
     resume.remove_parts(out_dir, keep=part_dir)
     problems, counts = list(problems), collections.Counter(counts or {})
@@ -192,6 +192,9 @@ def report_text(report: dict[str, Any]) -> str:
         lines.append(
             f"  {split}: {numbers['examples']} images of {numbers['groups']} groups"
         )
+        if "graders" in numbers:
+            shares = (f"{n} with {m}" for m, n in numbers["graders"].items())
+            lines.append(f"    graders per image: {', '.join(shares)}")
     lines += [f"  {name}: {number}" for name, number in report["counts"].items()]
     for reason, problems in report["problems"].items():
         lines.append(f"dropped or in doubt, {reason}: {len(problems)}")
@@ -215,7 +218,7 @@ def _refuse_other_dataset(
     out_dir: pathlib.Path, spec: records.DatasetSpec, overwrite: bool
 ) -> None:
     found = None if overwrite else _found_spec(out_dir)
-    if found is not None and _settings(found) != _settings(spec):
+    if found is not None and _settings(found, spec) != _settings(spec, spec):
         raise _other_dataset(out_dir, found)
 
 
@@ -239,8 +242,15 @@ def _other_dataset(out_dir: pathlib.Path, found: records.DatasetSpec) -> ValueEr
     )
 
 
-def _settings(spec: records.DatasetSpec) -> str:
-    return json.dumps(dataclasses.asdict(spec), sort_keys=True)
+def _settings(spec: records.DatasetSpec, wanted: records.DatasetSpec) -> str:
+    """Returns a specification as text, without what follows from the examples."""
+    settings = dataclasses.asdict(spec)
+    if wanted.min_graders is not None:
+        del settings["num_graders"], settings["min_graders"]
+    if wanted.min_size is not None:
+        settings["image_shape"] = settings["image_shape"][2]
+        del settings["min_size"]
+    return json.dumps(settings, sort_keys=True)
 
 
 def _process_all(
@@ -440,7 +450,11 @@ def _report(
     return {
         "name": info.spec.name,
         "splits": {
-            split: {"examples": described["count"], "groups": described["groups"]}
+            split: {
+                "examples": described["count"],
+                "groups": described["groups"],
+                **({"graders": described["graders"]} if "graders" in described else {}),
+            }
             for split, described in info.splits.items()
         },
         "counts": dict(sorted(counts.items())),

@@ -20,6 +20,7 @@ from tf_probunet.models.weight_average import WeightAverage
 CONFIG_NAME = "config.json"
 DATASET_NAME = "dataset.json"
 BEST_NAME = "best.json"
+HISTORY_NAME = "history.json"
 KEPT_CHECKPOINTS = 3
 _LIST_NAME = "checkpoint"  # TensorFlow's name.
 
@@ -121,6 +122,19 @@ class RunDir:
         best = files.read_json(path, "best validation")
         files.check_fields(best, _BEST_FIELDS, path)
         return best
+
+    def history(self) -> list[dict[str, Any]]:
+        """Reads the earlier trainings of the weights that the run started from."""
+        path = self.path / HISTORY_NAME
+        if not path.exists():
+            return []
+        found = files.read_json(path, "earlier trainings")
+        files.check_fields(found, {"trainings": [list]}, path)
+        return found["trainings"]
+
+    def write_history(self, trainings: list[dict[str, Any]]) -> None:
+        """Records the earlier trainings of the weights that the run starts from."""
+        files.write_json(self.path / HISTORY_NAME, {"trainings": trainings})
 
     def load_model(self, which: str = "best") -> SegmentationModel:
         """Builds the model and loads a checkpoint.

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from tf_probunet import damage, files, locks, models
 from tf_probunet.artifacts import saved_model
+from tf_probunet.artifacts.saved_model_dir import SavedModelDir
 from tf_probunet.config import Config
 from tf_probunet.dataset import input_pipeline, records, task
 from tf_probunet.hashing import salted_hash
@@ -104,22 +105,32 @@ def fit_to_data(config: Config, info: records.DatasetInfo) -> Config:
     spec = info.spec
     for name in ("crop_size", "eval_size", "scored_size"):
         size = getattr(config.data, name)
-        if size > min(spec.image_shape[:2]):
+        least = "x".join(map(str, spec.smallest_size))
+        if size > min(spec.smallest_size):
+            some = "some of the" if spec.min_size else "the"
             raise ValueError(
-                f"{name} is {size}, but the images of {info.data_dir} are only "
-                f"{spec.image_shape[0]}x{spec.image_shape[1]}"
+                f"{name} is {size}, but {some} images of {info.data_dir} are only "
+                f"{least}"
             )
-        divisor = config.model.size_divisor
-        if (
-            name != "scored_size"
-            and not size
-            and any(side % divisor for side in spec.image_shape[:2])
-        ):
+    divisor = config.model.size_divisor
+    if not config.data.crop_size:
+        if spec.min_size is not None:
             raise ValueError(
-                f"{name} is 0, but the images of {info.data_dir} "
-                f"({spec.image_shape[0]}x{spec.image_shape[1]}) are not multiples of "
+                f"crop_size is 0, but the images of {info.data_dir} differ in size, "
+                f"from {least} to {spec.image_shape[0]}x{spec.image_shape[1]}; give a "
+                "crop size that fits into all of them"
+            )
+        if any(side % divisor for side in spec.image_shape[:2]):
+            raise ValueError(
+                f"crop_size is 0, but the images of {info.data_dir} "
+                f"({least}) are not multiples of "
                 f"{divisor}, as {config.model.num_scales} scales need"
             )
+    if not config.data.eval_size and min(spec.smallest_size) < divisor:
+        raise ValueError(
+            f"eval_size is 0, but some images of {info.data_dir} are only {least}, "
+            f"expected sides of at least {divisor} for {config.model.num_scales} scales"
+        )
     graders = config.training.graders_per_image
     if config.data.task == "plain" and graders > spec.num_graders:
         raise ValueError(
@@ -280,7 +291,10 @@ class _Run:
         """Loads the last checkpoint or the initial weights, and returns the step."""
         start = restore(self._checkpoint, self._saved)
         if self._config.training.start_from and not self._saved.names:
-            start_from(self._model, self._config.training.start_from)
+            path = self._config.training.start_from
+            start_from(self._model, path)
+            if self._is_chief:
+                self._directory.write_history(SavedModelDir(path).history())
         return start
 
     def fit(self, start: int) -> Outcome:

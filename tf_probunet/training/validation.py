@@ -47,11 +47,15 @@ class Validator:
         self._loss_batches = input_pipeline.validation_batches(
             info, config, self._num_images, batch
         ).cache()
-        self._size = config.data.eval_size
+        self._size, self._divisor = config.data.eval_size, config.model.size_divisor
+        self._one_by_one = info.spec.min_size is not None and not config.data.frame_size
+        size = config.data.frame_size
         examples = input_pipeline.evaluation_examples(
-            info, "val", config.data, size=config.data.frame_size
-        )
-        self._examples = examples.take(self._num_images).batch(batch).cache()
+            info, "val", config.data, size=size
+        ).take(self._num_images)
+        self._examples = input_pipeline.batched(
+            examples, info.spec, batch, size=size
+        ).cache()
         self._score = _scorer(info, config)
 
     def loss(self) -> dict[str, float]:
@@ -96,19 +100,24 @@ class Validator:
         for i, batch in enumerate(self._examples):
             seed = seeds.fold_in(self._seed, i)
             drawn = self._draw(batch["image"], count, seed, draw, outside)
-            yield from zip(drawn, batch["labels"].numpy())
+            yield from zip(drawn, input_pipeline.grader_stacks(batch))
 
     def picture(self) -> bytes:
         """Returns a PNG of images, graders and samples."""
-        batch = next(iter(self._examples.unbatch().batch(_PICTURE_IMAGES)))
         count = self._available(_PICTURE_SAMPLES)
-        samples = self._draw(batch["image"], count, self._seed, self._sample)
-        figure = sample_grid.draw(
-            images=batch["image"].numpy(),
-            graders=batch["labels"].numpy(),
-            samples=samples,
-        )
+        images, graders, samples = [], [], []
+        for batch in self._picture_batches():
+            samples += [*self._draw(batch["image"], count, self._seed, self._sample)]
+            images += [*batch["image"].numpy()]
+            graders += input_pipeline.grader_stacks(batch)
+        figure = sample_grid.draw(images=images, graders=graders, samples=samples)
         return style.to_png(figure)
+
+    def _picture_batches(self) -> Iterator[dict[str, tf.Tensor]]:
+        """Yields the first images, all in one batch if they have one size."""
+        if self._one_by_one:
+            return iter(self._examples.take(_PICTURE_IMAGES))
+        return iter(self._examples.unbatch().batch(_PICTURE_IMAGES).take(1))
 
     @functools.cached_property
     def _terms(self) -> Callable[[Batch], dict[str, tf.Tensor]]:
@@ -127,8 +136,10 @@ class Validator:
         outside: float = 0,
     ) -> np.ndarray:
         """Draws maps [B, S, H, W] on the part of the frames that the network sees."""
-        seen = input_pipeline.central_crop(images, self._size)
-        maps = draw(seen, count, seed).numpy()
+        seen = input_pipeline.central_crop(images.numpy(), self._size)
+        mirrored = input_pipeline.mirror_pad(seen, self._divisor)
+        maps = draw(mirrored, count, seed).numpy()
+        maps = input_pipeline.central_part(maps, seen.shape[1:3])
         return input_pipeline.pad_to(maps, images.shape[1:3], outside)
 
     def _available(self, num_samples: int) -> int:

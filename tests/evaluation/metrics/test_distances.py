@@ -175,3 +175,20 @@ def test_two_classes_of_which_one_is_scored_are_binary():
 def test_label_sets_are_checked(scored, ignore):
     with pytest.raises(ValueError, match="expected"):
         distances.LabelSet(scored=scored, num_classes=4, ignore=ignore)
+
+
+def test_distances_of_volumes_follow_from_the_sums_over_slices():
+    rng = np.random.default_rng(0)
+    samples = rng.integers(0, 2, (3, 4, 5, 6))  # [slices, S, H, W]
+    graders = rng.integers(0, 2, (3, 2, 5, 6))
+    samples[:, 0] = graders[:, 1] = 0
+    counts = sum(distances.intersections(*pair) for pair in zip(samples, graders))
+    for rule in distances.BOTH_EMPTY:
+        found = distances.volume_blocks(counts, 4, both_empty=rule)
+        expected = distances.distance_blocks(
+            np.concatenate(samples, axis=1),
+            np.concatenate(graders, axis=1),
+            both_empty=rule,
+        )
+        for one, other in zip(found, expected):
+            np.testing.assert_allclose(one, other)

@@ -195,8 +195,55 @@ def _blocks(
     else:
         pairs = [_mean_ious(a, b, labels) for a, b in zip(first, second)]
         ious, present = (np.stack(parts) for parts in zip(*pairs))
+    shape = batch + ious.shape[-2:]
+    return _as_blocks(ious.reshape(shape), present.reshape(shape), split, both_empty)
+
+
+def intersections(samples: np.ndarray, graders: np.ndarray) -> np.ndarray:
+    """Counts the pixels that each pair of masks of one slice shares.
+
+    The counts of a volume are the sums of those of its slices: `volume_blocks` turns
+    them into distances.
+
+    Args:
+        samples: [S, H, W] binary masks.
+        graders: [M, H, W] binary masks.
+
+    Returns:
+        [S + M, S + M] float64; the diagonal holds the areas.
+
+    Raises:
+        ValueError: on other values or on shapes that do not fit.
+    """
+    samples = checks.binary_masks(samples, "samples")
+    graders = checks.binary_masks(graders, "graders")
+    checks.same_pixels(samples, graders, ("samples", "graders"))
+    return _intersections(
+        *(masks.reshape(len(masks), -1) for masks in (samples, graders))
+    )
+
+
+def volume_blocks(
+    counts: np.ndarray, num_samples: int, *, both_empty: str = "zero"
+) -> Blocks:
+    """Distances between volumes of which the shared voxels are known.
+
+    Args:
+        counts: [S + M, S + M] or [N, S + M, S + M], sums of `intersections`.
+        num_samples: S.
+        both_empty: as in `iou_distances`.
+
+    Returns:
+        The three matrices, with a leading [N] for a batch.
+    """
+    checks.option(both_empty, "both_empty", BOTH_EMPTY)
+    return _as_blocks(*_ious(counts), num_samples, both_empty)
+
+
+def _as_blocks(
+    ious: np.ndarray, present: np.ndarray, split: int, both_empty: str
+) -> Blocks:
     distances = np.where(present, 1.0 - ious, _EMPTY_DISTANCES[both_empty])
-    distances = distances.reshape(batch + distances.shape[-2:])
     return Blocks(
         cross=distances[..., :split, split:],
         samples=distances[..., :split, :split],

@@ -9,6 +9,7 @@ import numpy as np
 
 from tf_probunet.evaluation.metrics import checks
 from tf_probunet.evaluation.metrics.distances import (
+    Blocks,
     LabelSet,
     distance_blocks,
     self_distances,
@@ -131,6 +132,27 @@ def energy_terms(
     """
     checks.option(statistic, "statistic", STATISTICS)
     blocks = distance_blocks(samples, graders, both_empty=both_empty, labels=labels)
+    return block_terms(
+        blocks,
+        counts=counts,
+        statistic=statistic,
+        weights=weights,
+        sample_weights=sample_weights,
+        grader_weights=grader_weights,
+    )
+
+
+def block_terms(
+    blocks: Blocks,
+    *,
+    counts: Sequence[int] | None = None,
+    statistic: str = "v",
+    weights: np.ndarray | None = None,
+    sample_weights: np.ndarray | None = None,
+    grader_weights: np.ndarray | None = None,
+) -> EnergyTerms:
+    """`energy_terms` from distances that are already known."""
+    checks.option(statistic, "statistic", STATISTICS)
     num_samples = blocks.samples.shape[-1]
     sizes = [num_samples] if counts is None else _valid_counts(counts, num_samples)
     if weights is not None and grader_weights is not None:

@@ -5,8 +5,7 @@ import pytest
 import tensorflow as tf
 from scipy import stats
 
-from tf_probunet import seeds
-from tf_probunet.models import noise
+from tf_probunet import noise, seeds
 
 
 def _image_seeds(number, root=0):
@@ -60,10 +59,27 @@ def test_an_images_noise_depends_on_its_own_seed_alone(draw):
     assert np.all(together[0] != together[1])
 
 
+@pytest.mark.parametrize("num_samples", [1, 2, 15, 16, 40])
+def test_few_stratified_samples_are_midpoints_and_many_are_random(num_samples):
+    z = noise.draw("stratified", _image_seeds(300), num_samples, 2).numpy()
+    places = stats.norm.cdf(z) * num_samples % 1
+    if 1 < num_samples < 16:
+        np.testing.assert_allclose(places, 0.5, atol=1e-4)
+    else:
+        assert stats.kstest(places.ravel(), "uniform").pvalue > 1e-4
+
+
+def test_independent_noise_is_the_seeds_own():
+    z = noise.draw("independent", _image_seeds(2), 4, 3)
+    np.testing.assert_array_equal(z, seeds.normal(_image_seeds(2), [4, 3]))
+
+
 def test_the_number_of_samples_may_be_a_tensor():
-    draw = tf.function(lambda n: noise.stratified(_image_seeds(2), n, 3))
-    result = draw(tf.constant(5)).numpy()
-    np.testing.assert_array_equal(result, noise.stratified(_image_seeds(2), 5, 3))
+    draw = tf.function(lambda n: noise.draw("stratified", _image_seeds(2), n, 3))
+    for n in (5, 20):
+        result = draw(tf.constant(n)).numpy()
+        expected = noise.draw("stratified", _image_seeds(2), n, 3)
+        np.testing.assert_array_equal(result, expected)
 
 
 def test_the_ends_of_the_unit_interval_stay_finite(monkeypatch):

@@ -6,8 +6,40 @@ import tensorflow as tf
 
 from tf_probunet import seeds
 
+# Smaller stratified sets take the middle of each stratum instead of a random point.
+# `run/bench_noise.py` shows that this is better for few samples, and no better for 16.
+# A single sample is a random point too: the middle would always be the same one.
+RANDOM_FROM = 16
+
 # The quantile of 1 is infinite, and float32 has no number between 1 - 2^-24 and 1.
 _MARGIN = 2.0**-24
+
+
+def draw(
+    sampling: str,
+    image_seeds: tf.Tensor,
+    num_samples: int | tf.Tensor,
+    dimensions: int,
+) -> tf.Tensor:
+    """Draws the noise of a set of samples, for each image from its own seed.
+
+    Args:
+        sampling: one of `config.SAMPLINGS`. "stratified" takes midpoints for 2 to
+            `RANDOM_FROM` - 1 samples. They are then a quadrature rule: the set
+            represents the distribution, but a single sample never comes from its tails.
+            Other sets take random points, and each sample is a draw from the
+            distribution.
+        image_seeds: int32[B, 2].
+        num_samples: S, the number of samples per image.
+        dimensions: L, the dimensions of the latent space.
+
+    Returns:
+        [B, S, L] float32.
+    """
+    if sampling == "independent":
+        return independent(image_seeds, num_samples, dimensions)
+    midpoints = (1 < num_samples) & (num_samples < RANDOM_FROM)
+    return stratified(image_seeds, num_samples, dimensions, midpoints=midpoints)
 
 
 def independent(
@@ -31,7 +63,7 @@ def stratified(
     num_samples: int | tf.Tensor,
     dimensions: int,
     *,
-    midpoints: bool = False,
+    midpoints: bool | tf.Tensor = False,
 ) -> tf.Tensor:
     """Spreads the samples of an image over the normal distribution (Latin hypercube).
 
@@ -52,7 +84,7 @@ def stratified(
     order, place = (seeds.fold_in_each(image_seeds, i) for i in range(2))
     shape = [num_samples, dimensions]
     stratum = tf.argsort(seeds.uniform(order, shape), axis=1)  # [B, S, L]
-    inside = 0.5 if midpoints else seeds.uniform(place, shape)
+    inside = tf.where(midpoints, 0.5, seeds.uniform(place, shape))
     share = (tf.cast(stratum, tf.float32) + inside) / tf.cast(num_samples, tf.float32)
     noise = tf.math.ndtri(tf.clip_by_value(share, _MARGIN, 1.0 - _MARGIN))
     return tf.ensure_shape(noise, [None, None, dimensions])

@@ -1,0 +1,53 @@
+"""Noise that the slices of a lesion share, and the latents that it stands for.
+
+A latent is a grader's way of drawing. The same noise on each slice, with the slice's
+own prior, is one reader who goes through the slices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import tensorflow as tf
+from scipy import special
+
+from tf_probunet import seeds
+
+Prior = Mapping[str, np.ndarray]  # The outputs of the function `prior`, for B images.
+
+
+def dimensions(prior: Prior) -> int:
+    """Returns the number D of normal numbers that one latent is made of."""
+    return prior["mean"].shape[-1] + ("component_weights" in prior)
+
+
+def draw_noise(count: int, size: int, seed: int) -> np.ndarray:
+    """Draws standard normal noise [count, size], the same as the model itself draws."""
+    image_seed = seeds.fold_in(seeds.root(tf.constant(seed)), 0)
+    return seeds.normal(image_seed[None], [count, size])[0].numpy()
+
+
+def from_noise(prior: Prior, noise: np.ndarray) -> np.ndarray:
+    """Turns noise into latents of each image's prior.
+
+    Args:
+        prior: `mean` and `stddev` [B, L]; for a mixture also `component_weights`
+            [B, K], `component_means` and `component_stddevs` [B, K, L]. The last number
+            of the noise then chooses the component.
+        noise: [S, D] for all images, or [B, S, D].
+
+    Returns:
+        [B, S, L] float32.
+    """
+    noise = np.broadcast_to(noise, (len(prior["mean"]), *noise.shape[-2:]))
+    if "component_weights" not in prior:
+        latents = prior["mean"][:, None] + prior["stddev"][:, None] * noise
+        return latents.astype(np.float32)
+    ends = prior["component_weights"].cumsum(axis=-1)[:, None, :-1]
+    chosen = (special.ndtr(noise[..., -1:]) >= ends).sum(axis=-1)  # [B, S]
+    mean, stddev = (
+        np.take_along_axis(prior[name], chosen[..., None], axis=1)  # [B, S, L]
+        for name in ("component_means", "component_stddevs")
+    )
+    return (mean + stddev * noise[..., :-1]).astype(np.float32)
