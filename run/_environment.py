@@ -15,7 +15,7 @@ _NEEDED = ("tf_probunet", "tensorflow", "tensorflow_probability", "numpy", "absl
 
 
 def enter() -> None:
-    """Starts the command anew with the environment's Python if this one lacks packages.
+    """Restarts the command with the environment's Python if this one lacks packages.
 
     Ends with exit code 1 and one clear line if there is no such environment.
     """
@@ -24,14 +24,14 @@ def enter() -> None:
         return
     for name in _NAMES:
         environment = os.path.join(_ROOT, name)
-        # Made to the end, and not the one that lacks them.
+        # Complete, and not the one that lacks the packages.
         if os.path.exists(os.path.join(environment, ".installed")):
             if os.path.realpath(environment) != os.path.realpath(sys.prefix):
                 python = os.path.join(environment, "bin", "python")
                 os.execv(python, [python, *sys.argv])
     sys.stderr.write(
         f"error: {sys.executable} has no {', '.join(missing)}, and {_ROOT} has no "
-        "virtual environment; `make setup` there makes one\n"
+        "virtual environment; `make setup` there creates one\n"
     )
     sys.exit(1)
 

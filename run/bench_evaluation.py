@@ -15,7 +15,7 @@ from absl import flags
 from tf_probunet.commands import cli
 
 flags.DEFINE_integer("num_images", 256, "images for the matrix products", lower_bound=8)
-flags.DEFINE_integer("repeats", 5, "runs of each; the best counts", lower_bound=1)
+flags.DEFINE_integer("repeats", 5, "runs of each; the fastest counts", lower_bound=1)
 
 SIZE, GRADERS, COUNTS, LOOP_IMAGES = 128, 4, (1, 4, 8, 16), 8
 RNG = np.random.default_rng(0)

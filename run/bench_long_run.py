@@ -2,7 +2,8 @@
 
     python run/bench_long_run.py
 
-None of them may grow with the number of steps beyond what is logged.
+Memory and traces must not grow with the number of steps, and the log only by what is
+logged.
 """
 
 import pathlib
@@ -16,7 +17,7 @@ from tf_probunet import config as config_lib
 from tf_probunet.commands import cli
 
 flags.DEFINE_integer("steps", 4000, "training steps", lower_bound=4)
-flags.DEFINE_integer("looks", 8, "how often to look", lower_bound=3)
+flags.DEFINE_integer("looks", 8, "how often to measure", lower_bound=3)
 flags.DEFINE_integer("image_size", 32, "height and width", lower_bound=32)
 
 # The paper's run.

@@ -24,10 +24,12 @@ from absl import flags
 from tf_probunet.commands import cli
 
 flags.DEFINE_string("dicom_dir", None, "a part of the original download")
-flags.DEFINE_integer("repeats", 5, "runs of each stage; the best counts", lower_bound=1)
-flags.DEFINE_integer("num_files", 244_000, "files of the whole", lower_bound=1)
-flags.DEFINE_integer("num_scans", 1018, "scans of the whole", lower_bound=1)
-flags.DEFINE_integer("num_images", 15_721, "images of the whole", lower_bound=1)
+flags.DEFINE_integer(
+    "repeats", 5, "runs of each stage; the fastest counts", lower_bound=1
+)
+flags.DEFINE_integer("num_files", 244_000, "files in all of LIDC", lower_bound=1)
+flags.DEFINE_integer("num_scans", 1018, "scans in all of LIDC", lower_bound=1)
+flags.DEFINE_integer("num_images", 15_721, "images in all of LIDC", lower_bound=1)
 
 PREPARE = pathlib.Path(__file__).with_name("prepare_lidc.py")
 

@@ -6,17 +6,21 @@ python run/bench_sampling.py
 import subprocess
 import sys
 import tempfile
-import time
 
 import _start  # noqa: F401  (the checkout's own package)
+from _timing import best_seconds
 from absl import flags
 
 from tf_probunet.commands import cli
 from tf_probunet.config import ModelConfig
 
-flags.DEFINE_integer("image_size", 128, "height and width", lower_bound=16)
-flags.DEFINE_integer("base_channels", 32, "32 are the paper's", lower_bound=1)
-flags.DEFINE_integer("repeats", 3, "runs of each; the best counts", lower_bound=1)
+flags.DEFINE_integer(
+    "image_size", 128, "height and width of the images", lower_bound=16
+)
+flags.DEFINE_integer(
+    "base_channels", 32, "channels at the finest scale; the paper has 32", lower_bound=1
+)
+flags.DEFINE_integer("repeats", 3, "runs of each; the fastest counts", lower_bound=1)
 
 BATCHES = (1, 2, 4, 8, 16, 32)
 # Loads a SavedModel and draws one sample twice, then a hundred.
@@ -41,15 +45,9 @@ print(*np.diff(times), *peaks)
 
 
 def best_times(functions: dict, repeats: int) -> dict:
-    """Milliseconds of the best run of each, taken in turn so that load hits all."""
-    times = {name: [] for name in functions}
-    for i in range(repeats + 1):
-        for name, function in functions.items():
-            start = time.perf_counter()
-            function()
-            if i:  # The first run traces the graph.
-                times[name].append(1e3 * (time.perf_counter() - start))
-    return {name: min(values) for name, values in times.items()}
+    """Milliseconds of the fastest run of each."""
+    seconds = best_seconds(functions, repeats)
+    return {name: 1e3 * value for name, value in seconds.items()}
 
 
 def concatenated(f_comb, features, z):

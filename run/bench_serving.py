@@ -25,11 +25,11 @@ from tf_probunet.serve import client
 
 ROUNDS = 4
 RUN = pathlib.Path(__file__).resolve().parent
-flags.DEFINE_string("saved_model", str(pretrained.model_path()), "to serve")
-flags.DEFINE_integer("image_size", 128, "height and width", lower_bound=8)
-flags.DEFINE_integer("num_samples", 16, "for each image", lower_bound=1)
-flags.DEFINE_integer("clients", 8, "that send at the same time", 1, 64)
-flags.DEFINE_integer("requests", 100, "to each server", 8, 2000)
+flags.DEFINE_string("saved_model", str(pretrained.model_path()), "SavedModel to serve")
+flags.DEFINE_integer("image_size", 128, "height and width of the images", lower_bound=8)
+flags.DEFINE_integer("num_samples", 16, "samples for each image", lower_bound=1)
+flags.DEFINE_integer("clients", 8, "clients that send requests at the same time", 1, 64)
+flags.DEFINE_integer("requests", 100, "requests to each server", 8, 2000)
 
 
 def picture(size: int, seed: int) -> bytes:

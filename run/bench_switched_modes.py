@@ -76,5 +76,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    flags.DEFINE_integer("repeats", 3, "runs; the best counts", lower_bound=1)
+    flags.DEFINE_integer("repeats", 3, "runs; the fastest counts", lower_bound=1)
     cli.start(main)

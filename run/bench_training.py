@@ -3,9 +3,9 @@
     python run/bench_training.py
     python run/bench_training.py --base_channels=4 --num_scales=2 --image_size=32
 
-Where a step's time goes, the input pipeline on its own, several steps in a call, two
-replicas, and the cost of channels, resolution and batch next to a plain matrix
-product.
+Measures where the time of a step goes, the input pipeline on its own, several steps in
+a call, two replicas, and the cost of channels, resolution and batch relative to a plain
+matrix product.
 """
 
 import json
@@ -14,21 +14,30 @@ import pathlib
 import subprocess
 import sys
 import tempfile
-import time
 
 import _start  # noqa: F401  (the checkout's own package)
+from _timing import best_seconds
 from absl import flags
 
 from tf_probunet import config as config_lib
 from tf_probunet.commands import cli
 
-flags.DEFINE_integer("image_size", 128, "height and width", lower_bound=32)
-flags.DEFINE_integer("base_channels", 32, "32 are the paper's", lower_bound=4)
-flags.DEFINE_integer("num_scales", 5, "5 are the paper's", lower_bound=1)
-flags.DEFINE_integer("batch_size", 8, "images per step", lower_bound=2)
-flags.DEFINE_integer("repeats", 3, "runs of each; the best counts", lower_bound=1)
 flags.DEFINE_integer(
-    "matmul_size", 2048, "of the product that is the peak", lower_bound=16
+    "image_size", 128, "height and width of the images", lower_bound=32
+)
+flags.DEFINE_integer(
+    "base_channels", 32, "channels at the finest scale; the paper has 32", lower_bound=4
+)
+flags.DEFINE_integer(
+    "num_scales", 5, "resolutions in the U-Net; the paper has 5", lower_bound=1
+)
+flags.DEFINE_integer("batch_size", 8, "images per step", lower_bound=2)
+flags.DEFINE_integer("repeats", 3, "runs of each; the fastest counts", lower_bound=1)
+flags.DEFINE_integer(
+    "matmul_size",
+    2048,
+    "side of the matrix product that defines the peak speed",
+    lower_bound=16,
 )
 
 STEPS_IN_A_CALL = 10
@@ -53,18 +62,6 @@ def make_config(settings: dict, **changes) -> config_lib.Config:
         data=config_lib.DataConfig(crop_size=size, eval_size=size),
         training=config_lib.TrainingConfig(**values),
     )
-
-
-def best_seconds(functions: dict, repeats: int) -> dict:
-    """Seconds of the best run of each, taken in turn so that load hits all."""
-    times = {name: [] for name in functions}
-    for i in range(repeats + 1):
-        for name, function in functions.items():
-            start = time.perf_counter()
-            function()
-            if i:  # The first run traces the graph.
-                times[name].append(time.perf_counter() - start)
-    return {name: min(values) for name, values in times.items()}
 
 
 def make_batches(data_dir, config: config_lib.Config, threads: int = 0):

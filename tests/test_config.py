@@ -301,3 +301,18 @@ def test_the_model_knows_the_task():
         assert config.model.switched == (task == "switched")
     with pytest.raises(ValueError, match="segmentation_weight is 1.0, expected 0"):
         Config(model=ModelConfig(segmentation_weight=1.0))
+
+
+def test_settings_that_a_model_determines_are_needed_to_build_it():
+    config = ModelConfig(latent_dim=5)
+    assert config.num_latents == 5
+    with pytest.raises(ValueError, match="beta is None, expected a number: models.b"):
+        _ = config.kl_beta
+
+
+@pytest.mark.parametrize(
+    "changes", [{"fixed_prior": True}, {"name": "image2image_vae"}]
+)
+def test_a_fixed_prior_is_no_mixture(changes):
+    with pytest.raises(ValueError, match="prior_components is 2 with a fixed prior"):
+        ModelConfig(prior_components=2, **changes)

@@ -11,7 +11,7 @@ import functools
 import math
 import typing
 from collections.abc import Sequence
-from typing import Any, ClassVar, Optional
+from typing import Any, ClassVar, Optional, TypeVar
 
 from tf_probunet import files
 from tf_probunet.models import registry
@@ -31,6 +31,8 @@ MAX_SAMPLES = 2**12  # Of one image.
 _MAX_CHANNELS = 2**13
 _MAX_INT = 2**31 - 1  # TensorFlow's limit, for integers that have none of their own.
 
+
+_Number = TypeVar("_Number", int, float)
 
 INTS = tuple[int, ...]  # The type of a list of numbers, such as 1,4,8,16.
 
@@ -84,6 +86,7 @@ def field_types(config_class: type) -> dict[str, tuple[type, bool]]:
     return types
 
 
+@dataclasses.dataclass(frozen=True)
 class Checked:
     """Base class of dataclasses that check their fields against types and limits.
 
@@ -95,7 +98,8 @@ class Checked:
     DROPPED: ClassVar[dict[str, Any]] = {}
 
     def __post_init__(self) -> None:
-        types = field_types(type(self))
+        own: type = type(self)
+        types = field_types(own)
         for setting in dataclasses.fields(self):
             value = getattr(self, setting.name)
             expected, may_be_none = types[setting.name]
@@ -283,6 +287,20 @@ class ModelConfig(Checked):
         "prob_unet: where the latent enters the U-Net (start: ablation)",
         choices=("end", "start"),
     )
+    prior_components: int = field(
+        1,
+        "prob_unet: Gaussians in the prior; more than 1 make it a mixture, so that a "
+        "sample can choose between separate kinds of segmentations",
+        at_least=1,
+        at_most=64,
+    )
+    kl_samples: int = field(
+        16,
+        "prob_unet with a mixture prior: latents per grader for the estimate of the "
+        "KL divergence, which has no closed form",
+        at_least=1,
+        at_most=4096,
+    )
     dropout_rate: float = field(
         0.5, "dropout_unet: share of activations to drop", at_least=0, below=1
     )
@@ -305,6 +323,12 @@ class ModelConfig(Checked):
                 f"scales, which needs sides that are multiples of {self.size_divisor}, "
                 f"expected at most {MAX_SIZE_DIVISOR}"
             )
+        fixed = registry.MODELS[self.name].fixed.get("fixed_prior", self.fixed_prior)
+        if fixed and self.prior_components > 1:
+            raise ValueError(
+                f"prior_components is {self.prior_components} with a fixed prior, "
+                "expected 1"
+            )
         if not self.elbo_weight and not self.energy_weight:
             raise ValueError(
                 "elbo_weight and energy_weight are 0, expected at least one above 0"
@@ -324,10 +348,29 @@ class ModelConfig(Checked):
             )
 
     @property
+    def num_latents(self) -> int:
+        """`latent_dim`, which `models.with_defaults` has filled in."""
+        return _filled_in("latent_dim", self.latent_dim)
+
+    @property
+    def kl_beta(self) -> float:
+        """`beta`, which `models.with_defaults` has filled in."""
+        return _filled_in("beta", self.beta)
+
+    @property
     def size_divisor(self) -> int:
         """The height and width of an image must be multiples of this."""
         has_latents = registry.MODELS[self.name].has_latents
         return 2 ** (self.num_scales - 1) * (self.latent_pooling if has_latents else 1)
+
+
+def _filled_in(name: str, value: Optional[_Number]) -> _Number:
+    if value is None:
+        raise ValueError(
+            f"{name} is None, expected a number: models.build and "
+            "models.with_defaults fill in the model's own"
+        )
+    return value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -582,7 +625,7 @@ class Config:
         Raises:
             ValueError: a section is missing, a setting is unknown, or a value is bad.
         """
-        sections = {part.name: type(part.default) for part in dataclasses.fields(cls)}
+        sections: dict[str, type[Checked]] = typing.get_type_hints(cls)
         if set(value) != set(sections):
             raise ValueError(
                 f"{source}: has the sections {sorted(value)}, expected "

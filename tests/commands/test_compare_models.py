@@ -24,6 +24,7 @@ def test_every_model_and_ablation_is_compared():
     assert named | ensembles == {g.model for g in GOLDENS} - {"unet_ensemble"}
     ablations = {fs[1:] for fs in flags.values() if len(fs) > 1}
     assert {a for a in ablations if "num_heads" not in a[0]} == {
+        ("--prior_components=4",),
         ("--fixed_prior",),
         ("--fixed_prior", "--noposterior_sees_image"),
         ("--injection=start",),

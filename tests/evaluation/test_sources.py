@@ -71,8 +71,10 @@ def test_models_that_do_not_fit(tmp_path, lesions, phantom_dir):
     )
     many = saved_models.save(tmp_path / "many", alternate, lesions, num_classes=5)
     check("has 2 classes, but the model in .*many expects 5", saved_model=str(many))
-    coarse = saved_models.save(tmp_path / "coarse", alternate, lesions, size_divisor=16)
-    check("images are 8x8, but .* multiples of 16", saved_model=str(coarse))
+    coarse = saved_models.save(
+        tmp_path / "coarse", alternate, lesions, data=DataConfig(eval_size=16)
+    )
+    check("images of 8x8, but .*coarse expects at least 16x16", saved_model=str(coarse))
     (coarse / "saved_model.pb").write_bytes(b"nonsense")
     check("coarse: damaged SavedModel", saved_model=str(coarse))
 

@@ -67,3 +67,8 @@ def test_what_cannot_be_converted_is_named(tmp_path, made, phantom_dir):
     source = convertible.load(saved_model=saved)
     with pytest.raises(ValueError, match="image_size is 7, expected a multiple of 2"):
         source.size(7)
+
+
+def test_a_mixture_prior_can_not_be_converted():
+    with pytest.raises(ValueError, match="the prior is a mixture of 2 Gaussians"):
+        convertible.check_latents(run_dirs.tiny_model(prior_components=2))

@@ -118,7 +118,7 @@ def test_scores_of_other_weights_are_refused(results, phantom_dir, tmp_path):
     "edit, message",
     [
         (lambda r: r["model"].update(fingerprint="0" * 16), "is another one now"),
-        (lambda r: r["model"].update(path="nowhere"), "is no SavedModel"),
+        (lambda r: r["model"].update(path="nowhere"), "is not a SavedModel"),
         (lambda r: r["model"].update(source="samples_dir"), "expected 'saved_model'"),
         (lambda r: r.pop("ged"), "lacks ged"),
         (lambda r: r.update(ged={}), "ged is {}, expected one for each number"),
@@ -134,7 +134,7 @@ def test_scores_of_other_weights_are_refused(results, phantom_dir, tmp_path):
         (lambda r: r["data"].update(images=0), "images is 0, expected at least 1"),
         (lambda r: r["data"].update(split=None), "split is None, expected str"),
         (lambda r: r["protocol"].update(image_size=[8]), "expected two sizes"),
-        (lambda r: r.update(command="'"), "command is no command line"),
+        (lambda r: r.update(command="'"), "command is not a command line"),
     ],
 )
 def test_bad_results_are_refused(run, edited_results, tmp_path, edit, message):
@@ -189,7 +189,7 @@ def test_only_savedmodels_are_replaced_and_only_if_asked(run, tmp_path, quick_sa
     export.export_run(run, out_dir, overwrite=True)
     assert (out_dir / "saved_model.pb").read_text() == "new"
     (out_dir / "saved_model.pb").rename(out_dir / "thesis.tex")
-    with pytest.raises(ValueError, match="holds something else than a SavedModel"):
+    with pytest.raises(ValueError, match="holds something other than a SavedModel"):
         export.export_run(run, out_dir, overwrite=True)
     assert (out_dir / "thesis.tex").read_text() == "new"
     assert list(tmp_path.iterdir()) == [out_dir]

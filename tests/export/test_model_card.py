@@ -33,7 +33,7 @@ def test_the_model_card_names_data_scores_and_limits(saved_model):
         "`decode`, `features`, `log_likelihood`",
         "Squared energy distance 0.2500",
         "at step 7",
-        "no medical device",
+        "not a medical device",
     ):
         assert text in card
 
@@ -57,7 +57,7 @@ def test_the_card_of_a_model_of_lidc(run):
         "frames of 128, of which the network sees the middle 64",
         "a lesion in the middle of a crop of 128 x 128 pixels",
         "`run/predict.py` assumes 0.7 mm, and resamples images that say they differ",
-        "rescaled to its own least and largest value",
+        "rescaled to its own smallest and largest value",
     ):
         assert text in card
     source = (ROOT / "data" / "README.md").read_text("utf-8")

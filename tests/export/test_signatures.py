@@ -335,3 +335,20 @@ def test_frames_of_models_without_latents(name):
     np.testing.assert_array_equal(
         outputs["labels"], np.pad(expected["labels"], [(0, 0), (0, 0), *AROUND])
     )
+
+
+def test_a_mixture_prior_shows_its_components():
+    model = run_dirs.tiny_model(prior_components=3)
+    functions = Signatures(model).functions()
+    prior, found = model.prior(IMAGE), functions["prior"](IMAGE)
+    parts = prior.components_distribution
+    weights = tf.nn.softmax(prior.mixture_distribution.logits)
+    np.testing.assert_allclose(found["component_weights"], weights, atol=1e-5)
+    np.testing.assert_allclose(found["component_means"], parts.mean(), atol=1e-5)
+    np.testing.assert_allclose(found["component_stddevs"], parts.stddev(), rtol=1e-4)
+    mean = np.einsum("bk,bkl->bl", weights, parts.mean())
+    np.testing.assert_allclose(found["mean"], mean, atol=1e-5)
+    # The one segmentation that stands for all is at the heaviest component's mean.
+    heaviest = parts.mean().numpy()[range(2), np.argmax(weights, axis=1)]
+    expected = functions["decode"](IMAGE, heaviest[:, None])["labels"][:, 0]
+    np.testing.assert_array_equal(functions["mean"](IMAGE, 2, 0)["labels"], expected)

@@ -26,7 +26,7 @@ def _colours(svg: bytes) -> list[str]:
 
 
 def test_every_model_has_a_picture_that_the_docs_show():
-    named = {*registry.MODELS, registry.ENSEMBLE, "ablations"}
+    named = {*registry.MODELS, registry.ENSEMBLE, "ablations", "mixture_prior"}
     assert named == set(architectures.PICTURES)
     shown = re.findall(r"\]\(images/(\w+)\.svg\)", DOCS.read_text(encoding="utf-8"))
     assert sorted(shown) == sorted(architectures.PICTURES)
@@ -54,6 +54,7 @@ def test_picture_is_the_one_in_the_docs(name):
         ("image2image_vae", 5, 0, 4, 0, 3),
         ("prob_unet", 10, 0, 8, 6, 3),
         ("ablations", 15, 0, 12, 0, 9),
+        ("mixture_prior", 5, 0, 4, 3, 0),
     ],
 )
 def test_pictures_hold_the_parts_of_their_model(

@@ -9,7 +9,7 @@ from tf_probunet.figures import reliability
 
 def test_curve_and_bins():
     sums = Reliability(
-        count=np.array([10, 0, 4]),
+        number=np.array([10, 0, 4]),
         predicted=np.array([1.0, 0.0, 3.6]),
         observed=np.array([2.0, 0.0, 3.0]),
     )

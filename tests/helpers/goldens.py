@@ -68,6 +68,12 @@ GOLDENS = (
         {"latent_dim": 2, "latent_pooling": 2},
     ),
     Golden(
+        "mixture_prior",
+        "prob_unet",
+        "ProbUNet",
+        {"latent_dim": 2, "prior_components": 3},
+    ),
+    Golden(
         "fixed_prior", "prob_unet", "ProbUNet", {"latent_dim": 2, "fixed_prior": True}
     ),
     Golden(

@@ -6,34 +6,14 @@ import numpy as np
 import pydicom
 import pytest
 from helpers import dicom_writer
-
-from tf_probunet.imaging.crop_config import CropConfig
-from tf_probunet.predict.read_inputs import read_inputs
-
-
-def _read(*paths, **crop):
-    return read_inputs([str(path) for path in paths], CropConfig(**crop))
-
-
-def _slices(number=3, shape=(6, 8)):
-    return [np.full(shape, 100.0 * i - 500) for i in range(number)]
-
-
-def _write_two_series(folder):
-    for i in (1, 2):
-        dicom_writer.write_series(
-            folder / "study" / f"{i}",
-            _slices(i),
-            series_uid=f"{dicom_writer.UID_ROOT}{i}",
-        )
-    return folder
+from helpers.inputs import read, slices, write_two_series
 
 
 def test_series_in_the_order_of_its_positions(tmp_path):
-    paths = dicom_writer.write_series(tmp_path / "scan", _slices())
+    paths = dicom_writer.write_series(tmp_path / "scan", slices())
     paths[0].rename(paths[0].with_name("zzz.dcm"))
     (tmp_path / "scan" / "annotation.xml").write_text("<x/>")
-    images = _read(tmp_path / "scan")
+    images = read(tmp_path / "scan")
     assert [image.name for image in images] == ["scan_000", "scan_001", "scan_002"]
     assert [image.slice_index for image in images] == [0, 1, 2]
     assert [image.pixels[0, 0, 0] for image in images] == [-500, -400, -300]
@@ -42,21 +22,21 @@ def test_series_in_the_order_of_its_positions(tmp_path):
 
 
 def test_slices_are_chosen(tmp_path):
-    dicom_writer.write_series(tmp_path / "scan", _slices(4))
-    (only,) = _read(tmp_path / "scan", slice="2")
+    dicom_writer.write_series(tmp_path / "scan", slices(4))
+    (only,) = read(tmp_path / "scan", slice="2")
     assert only.name == "scan_002" and only.pixels[0, 0, 0] == -300
-    assert len(_read(tmp_path / "scan", slice="1:4")) == 3
+    assert len(read(tmp_path / "scan", slice="1:4")) == 3
     with pytest.raises(
         ValueError, match="has 4 slices and no slice 4; expected 0 to 3"
     ):
-        _read(tmp_path / "scan", slice="4")
+        read(tmp_path / "scan", slice="4")
 
 
 def test_dicom_spacing_and_place(tmp_path):
     path = dicom_writer.write_slice(
         tmp_path / "a.dcm", np.zeros((4, 4)), z_mm=5, uid="1.2", spacing_mm=(0.6, 0.8)
     )
-    (image,) = _read(path)
+    (image,) = read(path)
     assert image.spacing_mm == (0.6, 0.8)
     # Column 2, row 1: x and y grow by 2 * 0.8 and 0.6 from the corner; NIfTI's axes
     # point the other way.
@@ -67,60 +47,60 @@ def test_dicom_spacing_and_place(tmp_path):
 def test_a_series_of_two_sizes(tmp_path):
     dicom_writer.write_series(tmp_path, [np.zeros((6, 8)), np.zeros((6, 9))])
     with pytest.raises(ValueError, match=r"6x9 pixels, but .* has 6x8, expected one"):
-        _read(tmp_path)
+        read(tmp_path)
 
 
 def test_a_folder_of_two_series_asks_for_one(tmp_path):
-    _write_two_series(tmp_path)
+    write_two_series(tmp_path)
     with pytest.raises(ValueError) as caught:
-        _read(tmp_path)
+        read(tmp_path)
     first, second = (f"{dicom_writer.UID_ROOT}{i}" for i in (1, 2))
     assert str(caught.value) == (
         f"{tmp_path}: holds 2 CT series, expected one: {first} (1 slices in "
         f"{tmp_path}/study/1); {second} (2 slices in {tmp_path}/study/2); give "
         "--series=UID, or the folder of one"
     )
-    assert len(_read(tmp_path, series=second)) == 2
-    assert len(_read(tmp_path, series=".1")) == 1
+    assert len(read(tmp_path, series=second)) == 2
+    assert len(read(tmp_path, series=".1")) == 1
     with pytest.raises(ValueError, match="2 CT series, 0 of them with the end '.7'"):
-        _read(tmp_path, series=".7")
+        read(tmp_path, series=".7")
 
 
 def test_files_of_two_series(tmp_path):
-    _write_two_series(tmp_path)
+    write_two_series(tmp_path)
     files = [tmp_path / "study" / f"{i}" / "000000.dcm" for i in (1, 2)]
     with pytest.raises(ValueError, match="holds 2 CT series, expected one"):
-        _read(*files)
+        read(*files)
 
 
 def test_a_slice_by_its_instance_number(tmp_path):
-    dicom_writer.write_series(tmp_path / "scan", _slices(4))  # Numbered from 1.
-    (image,) = _read(tmp_path / "scan", instance_number=3)
+    dicom_writer.write_series(tmp_path / "scan", slices(4))  # Numbered from 1.
+    (image,) = read(tmp_path / "scan", instance_number=3)
     assert image.name == "scan_002" and image.pixels[0, 0, 0] == -300
     with pytest.raises(
         ValueError, match="0 slices have the instance_number 9, .* they are 1 to 4"
     ):
-        _read(tmp_path / "scan", instance_number=9)
+        read(tmp_path / "scan", instance_number=9)
     np.save(tmp_path / "a.npy", np.zeros((4, 4)))
     with pytest.raises(
         ValueError, match=r"a\.npy: not a DICOM series; only those have an inst"
     ):
-        _read(tmp_path / "a.npy", instance_number=1)
+        read(tmp_path / "a.npy", instance_number=1)
 
 
 def test_a_slice_by_its_height(tmp_path):
-    dicom_writer.write_series(tmp_path / "scan", _slices(4))  # -100, -98, -96, -94 mm
-    (image,) = _read(tmp_path / "scan", z_mm=-95.7)
+    dicom_writer.write_series(tmp_path / "scan", slices(4))  # -100, -98, -96, -94 mm
+    (image,) = read(tmp_path / "scan", z_mm=-95.7)
     assert image.slice_index == 2
     with pytest.raises(
         ValueError, match="no slice within 5 mm of z_mm 95.7, expected -100 to -94"
     ):
-        _read(tmp_path / "scan", z_mm=95.7)
+        read(tmp_path / "scan", z_mm=95.7)
     np.save(tmp_path / "a.npy", np.zeros((4, 4)))
     with pytest.raises(
         ValueError, match=r"a\.npy: the heights of its slices are not known"
     ):
-        _read(tmp_path / "a.npy", z_mm=1)
+        read(tmp_path / "a.npy", z_mm=1)
 
 
 def test_how_far_slices_are_apart(tmp_path):
@@ -129,7 +109,7 @@ def test_how_far_slices_are_apart(tmp_path):
         dicom_writer.write_slice(
             tmp_path / "scan" / f"{i}.dcm", np.zeros((4, 4)), z_mm=z_mm, uid=f"1.{i}"
         )
-    image = _read(tmp_path / "scan", slice="2")[0]
+    image = read(tmp_path / "scan", slice="2")[0]
     np.testing.assert_allclose(image.geometry.affine[:3, 2], [0, 0, 2.5])
 
 
@@ -150,7 +130,7 @@ def test_the_thickness_of_a_single_slice(tmp_path, tags, expected):
     for name, value in tags.items():
         setattr(dataset, name, value)
     dataset.save_as(path)
-    (image,) = _read(path)
+    (image,) = read(path)
     np.testing.assert_allclose(image.geometry.affine[:3, 2], [0, 0, expected])
 
 
@@ -161,7 +141,7 @@ def test_truncated_dicom(tmp_path, size):
     )
     path.write_bytes(path.read_bytes()[:size])
     with pytest.raises(ValueError, match=r"a\.dcm: ") as caught:
-        _read(path)
+        read(path)
     assert "\n" not in str(caught.value)
 
 
@@ -170,4 +150,4 @@ def test_not_ct(tmp_path):
         tmp_path / "a.dcm", np.zeros((4, 4)), z_mm=0, uid="1", modality="MR"
     )
     with pytest.raises(ValueError, match="not a DICOM file of a CT slice"):
-        _read(path)
+        read(path)

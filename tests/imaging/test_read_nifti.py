@@ -7,18 +7,12 @@ import struct
 
 import numpy as np
 import pytest
-
-from tf_probunet.imaging.crop_config import CropConfig
-from tf_probunet.predict.read_inputs import read_inputs
+from helpers.inputs import read
 
 
 @pytest.fixture
 def nibabel():
     return pytest.importorskip("nibabel", reason="nibabel (an extra) is not installed")
-
-
-def _read(path, **crop):
-    return read_inputs([str(path)], CropConfig(**crop))
 
 
 def test_clear_message_without_nibabel(tmp_path, monkeypatch):
@@ -32,7 +26,7 @@ def test_clear_message_without_nibabel(tmp_path, monkeypatch):
     monkeypatch.setattr(builtins, "__import__", without)
     (tmp_path / "a.nii.gz").write_bytes(b"")
     with pytest.raises(ValueError, match=r"pip install 'tf_probunet\[nifti\]'"):
-        _read(tmp_path / "a.nii.gz")
+        read(tmp_path / "a.nii.gz")
 
 
 # Stored towards right, front and top, and with all axes in another order.
@@ -48,7 +42,7 @@ def test_slices_lie_where_the_file_says(nibabel, tmp_path, order, signs):
         affine[world_axis, stored_axis] = signs[world_axis] * spacing
     affine[:, 3] = [10, 20, 30, 1]
     nibabel.save(nibabel.Nifti1Image(data, affine), tmp_path / "v.nii.gz")
-    images = _read(tmp_path / "v.nii.gz")
+    images = read(tmp_path / "v.nii.gz")
     assert len(images) == 4
     inverse = np.linalg.inv(affine)
     heights = []
@@ -71,15 +65,15 @@ def test_stored_scaling_is_applied(nibabel, tmp_path):
     content = bytearray((tmp_path / "v.nii").read_bytes())
     content[112:120] = struct.pack("<ff", 2, -1000)  # Slope and intercept.
     (tmp_path / "v.nii").write_bytes(content)
-    (read,) = _read(tmp_path / "v.nii")
-    assert (read.pixels == 100).all()
-    assert read.values == "hu"
+    (found,) = read(tmp_path / "v.nii")
+    assert (found.pixels == 100).all()
+    assert found.values == "hu"
 
 
 def test_8_bit_volumes_are_pictures(nibabel, tmp_path):
     image = nibabel.Nifti1Image(np.zeros((4, 4, 1), np.uint8), np.eye(4))
     nibabel.save(image, tmp_path / "v.nii")
-    assert _read(tmp_path / "v.nii")[0].values == "uint8"
+    assert read(tmp_path / "v.nii")[0].values == "uint8"
 
 
 def test_a_slice_by_its_height(nibabel, tmp_path):
@@ -87,7 +81,7 @@ def test_a_slice_by_its_height(nibabel, tmp_path):
     affine[2, 3] = -50
     data = np.arange(4, dtype=np.int16) * np.ones((4, 4, 1), np.int16)
     nibabel.save(nibabel.Nifti1Image(data, affine), tmp_path / "v.nii")
-    (image,) = _read(tmp_path / "v.nii", z_mm=-45.8)
+    (image,) = read(tmp_path / "v.nii", z_mm=-45.8)
     assert image.slice_index == 2 and (image.pixels == 2).all()
 
 
@@ -98,7 +92,7 @@ def test_damaged_file(nibabel, tmp_path):
     for damaged in (whole[: len(whole) // 2], b"nothing", b""):
         (tmp_path / "v.nii.gz").write_bytes(damaged)
         with pytest.raises(ValueError, match=r"v\.nii\.gz: "):
-            _read(tmp_path / "v.nii.gz")
+            read(tmp_path / "v.nii.gz")
 
 
 def test_too_many_dimensions(nibabel, tmp_path):
@@ -107,4 +101,4 @@ def test_too_many_dimensions(nibabel, tmp_path):
         tmp_path / "v.nii",
     )
     with pytest.raises(ValueError, match=r"shape \[4, 4, 2, 3\], expected numbers"):
-        _read(tmp_path / "v.nii")
+        read(tmp_path / "v.nii")

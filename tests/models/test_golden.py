@@ -27,7 +27,9 @@ from tf_probunet.training.run_dir import RunDir
 SIZE, BATCH = 8, 4
 OUTPUTS = pathlib.Path(__file__).parents[1] / "goldens"
 ON_ENERGY = tuple(
-    golden.on_energy() for golden in GOLDENS if golden.name in ("prob_unet", "m_heads")
+    golden.on_energy()
+    for golden in GOLDENS
+    if golden.name in ("prob_unet", "mixture_prior", "m_heads")
 )
 ON_SWITCHES = tuple(
     dataclasses.replace(golden, name=f"{golden.name}_switched")

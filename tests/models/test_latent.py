@@ -63,3 +63,50 @@ def test_latent_pooling_gives_the_encoder_the_means_of_squares():
     for expected, found in zip(plain(means), pooled(image)):
         np.testing.assert_allclose(found, expected, atol=1e-5)
     assert (config.size_divisor, pooled_config.size_divisor) == (2, 4)
+
+
+def _mixture(weights, means, stddevs):
+    mean, stddev = (tf.constant(v, tf.float32) for v in (means, stddevs))
+    logits = tf.math.log(tf.constant(weights, tf.float32))
+    return latent.mixture(mean, tf.math.log(stddev), logits)
+
+
+# Two images, three components, two dimensions. The weights need no scale.
+MIXTURE = (
+    [[1.0, 2.0, 5.0], [3.0, 3.0, 2.0]],
+    [[[-9, 0], [0, 9], [9, 0]], [[9, 9], [0, -9], [-9, 0]]],
+    [[[1, 2], [0.5, 1], [1, 1]], [[1, 1], [2, 0.5], [1, 3]]],
+)
+
+
+def test_latents_of_a_mixture_are_drawn_from_its_components():
+    mixture = _mixture(*MIXTURE)
+    assert latent.noise_dimensions(mixture) == 3
+    noise = tf.random.stateless_normal([2, 20_000, 3], [0, 1])
+    z = latent.from_noise(mixture, noise).numpy()
+    for b in range(2):
+        distances = np.linalg.norm(z[b, :, None] - np.array(MIXTURE[1][b]), axis=-1)
+        chosen = distances.argmin(axis=1)
+        share = np.bincount(chosen) / len(chosen)
+        np.testing.assert_allclose(share, np.array(MIXTURE[0][b]) / 8, atol=0.015)
+        for k in range(3):
+            part = z[b, chosen == k]
+            np.testing.assert_allclose(part.mean(0), MIXTURE[1][b][k], atol=0.15)
+            np.testing.assert_allclose(part.std(0), MIXTURE[2][b][k], rtol=0.05)
+    # Where the components overlap nothing, the density is that of its component.
+    scale = mixture.components_distribution.log_prob(z[0, :1, None])[0]
+    expected = np.logaddexp.reduce(np.asarray(scale) + np.log(np.array([1, 2, 5]) / 8))
+    np.testing.assert_allclose(mixture.log_prob(z[:, 0])[0], expected, rtol=1e-5)
+
+
+def test_the_centre_of_a_mixture_is_its_heaviest_component():
+    found = latent.centre(_mixture([[1, 2, 5], [4, 3, 2]], *MIXTURE[1:]))
+    np.testing.assert_allclose(found, [[9, 0], [9, 9]])
+
+
+def test_repeated_mixtures_keep_the_order_of_the_batch():
+    z = tf.constant([[1.0, 2.0], [-3.0, 0.5]])
+    once = _mixture(*MIXTURE).log_prob(z).numpy()
+    repeated = latent.repeat(_mixture(*MIXTURE), 3)
+    found = repeated.log_prob(tf.repeat(z, 3, axis=0)).numpy()
+    np.testing.assert_allclose(found, np.repeat(once, 3), rtol=1e-5)

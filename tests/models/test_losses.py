@@ -369,3 +369,52 @@ def test_rare_classes_weigh_more_with_class_balance(balance):
         for i, row in enumerate(labels[:, 0])
     ]
     np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def _drawn(mean, stddev, number):
+    noise = np.random.default_rng(5).normal(size=(number, *np.shape(mean)))
+    return tf.constant(np.array(mean) + np.array(stddev) * noise, tf.float32)
+
+
+def test_monte_carlo_kl_of_one_component_is_the_analytic_one():
+    one = tfd.MixtureSameFamily(
+        tfd.Categorical(logits=tf.zeros([1, 1])),
+        _gaussian([P[0]], [P[1]]),  # batch [1, 1]
+    )
+    z = _drawn(*Q, 50_000)
+    found = losses.monte_carlo_kl(posterior=_gaussian(*Q), prior=one, z=z)
+    np.testing.assert_allclose(found, _closed_form_kl(*Q, *P).sum(-1), rtol=0.02)
+
+
+def test_monte_carlo_kl_against_a_mixture_is_the_integral():
+    weights, means, stddevs = [0.3, 0.7], [[-1.0], [2.0]], [[0.5], [1.5]]
+    prior = tfd.MixtureSameFamily(
+        tfd.Categorical(probs=[weights]), _gaussian([means], [stddevs])
+    )
+    z = _drawn([[0.5]], [[0.8]], 50_000)
+    found = losses.monte_carlo_kl(
+        posterior=_gaussian([[0.5]], [[0.8]]), prior=prior, z=z
+    )
+    grid = np.linspace(-6, 8, 20_001)
+    q = stats.norm.pdf(grid, 0.5, 0.8)
+    p = sum(
+        w * stats.norm.pdf(grid, m[0], s[0]) for w, m, s in zip(weights, means, stddevs)
+    )
+    expected = np.sum(q * np.log(q / p)) * (grid[1] - grid[0])
+    np.testing.assert_allclose(found, [expected], rtol=0.02)
+
+
+@pytest.mark.parametrize("overlap", ["product", "min"])
+@pytest.mark.parametrize("num_samples", [1, 4, 5])
+def test_energy_distance_with_weights_is_the_exact_one(num_samples, overlap):
+    rng = np.random.default_rng(6)
+    samples = _maps(rng, (6, num_samples, 5, 4))
+    graders = _maps(rng, (6, 4, 5, 4))
+    weights = rng.dirichlet(np.ones(num_samples), 6)
+    exact = [
+        ged.energy_distance(s, y, sample_weights=w)
+        for s, y, w in zip(samples, graders, weights)
+    ]
+    given = tf.constant(weights, tf.float32)
+    result = _hard(samples, graders, overlap=overlap, sample_weights=given)
+    np.testing.assert_allclose(result, exact, atol=1e-5)

@@ -182,3 +182,60 @@ def test_several_graders_share_the_unet_but_not_the_posterior(model, batch):
         kls.append(np.asarray(losses.kl_per_dimension(posterior, prior)).sum(-1))
     assert float(terms["cross_entropy"]) == pytest.approx(np.mean(nats), rel=1e-5)
     assert float(terms["kl"]) == pytest.approx(np.mean(kls), rel=1e-4)
+
+
+MIXTURE = dataclasses.replace(CONFIG, prior_components=3)
+
+
+def test_a_mixture_prior_has_the_kl_of_posterior_draws(batch):
+    config = dataclasses.replace(MIXTURE, beta=2.0, kl_samples=4000)
+    model, seed = models.build(config, seed=5), seeds.root(9)
+    terms = model.objective(batch, seed)
+    prior, posterior = model.prior(batch["image"]), model.posterior(**batch)
+    z = posterior.sample(4000, seed=1)  # Other draws than those of the model.
+    draws = (posterior.log_prob(z) - prior.log_prob(z)).numpy()
+    error = float(draws.mean(1).std()) / 4000**0.5
+    assert float(terms["kl"]) == pytest.approx(draws.mean(), abs=8 * error)
+    assert float(terms["loss"]) == pytest.approx(
+        float(terms["cross_entropy"] + 2 * terms["kl"]), rel=1e-5
+    )
+    assert "kl_0" not in terms  # The dimensions of a mixture have no KL of their own.
+
+
+def test_samples_of_a_mixture_prior_are_decoded_draws_of_its_components(batch):
+    model = models.build(MIXTURE, seed=5)
+    prior, image_seeds = model.prior(batch["image"]), seeds.per_image(seeds.root(3), 3)
+    ends = np.cumsum(tf.nn.softmax(prior.mixture_distribution.logits), axis=1)
+    parts, samples = (
+        prior.components_distribution,
+        model.sample(batch["image"], 4, seeds.root(3)),
+    )
+    features, used = model.features(batch["image"]), set()
+    for i in range(3):
+        noise = tf.random.stateless_normal([4, 3], image_seeds[i]).numpy()
+        chosen = np.searchsorted(ends[i], stats.norm.cdf(noise[:, 2]))
+        used |= set(chosen)
+        z = parts.mean().numpy()[i, chosen]
+        z = z + parts.stddev().numpy()[i, chosen] * noise[:, :2]
+        expected = model.f_comb(features[i : i + 1], z[None])[0]
+        np.testing.assert_allclose(samples[i], expected, atol=1e-5)
+    assert used == {0, 1, 2}
+
+
+def test_the_energy_distance_teaches_the_weights_of_a_mixture(batch):
+    config = dataclasses.replace(
+        MIXTURE, energy_samples=7, energy_weight=1.0, elbo_weight=0.0
+    )
+    model = models.build(config, seed=5)
+    shared = model.shared(batch["image"])
+    logits, weights = model.energy_samples(shared, seeds.root(1)), None
+    weights = model.energy_weights(shared).numpy()
+    # Seven samples are rounded up to three for each of the three components.
+    assert logits.shape[1] == 9 and weights.shape == (3, 9)
+    expected = tf.nn.softmax(shared[1].mixture_distribution.logits).numpy()
+    np.testing.assert_allclose(weights.reshape(3, 3, 3).sum(2), expected, rtol=1e-5)
+    np.testing.assert_allclose(np.ptp(weights.reshape(3, 3, 3), axis=2), 0, atol=1e-7)
+    with tf.GradientTape() as tape:
+        loss = model.objective(batch, seeds.root(1))["loss"]
+    bias = model.prior_net.trainable_variables[-1]
+    assert np.abs(tape.gradient(loss, bias).numpy()[-3:]).min() > 0

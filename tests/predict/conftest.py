@@ -8,6 +8,13 @@ import pytest
 from helpers.threshold_model import save_threshold_model
 
 from tf_probunet.artifacts import saved_model
+from tf_probunet.predict import picture
+
+
+@pytest.fixture
+def quick_pictures(monkeypatch):
+    """Leaves the pictures to their own tests, and to that of the command."""
+    monkeypatch.setattr(picture, "render", lambda *_: b"")
 
 
 @pytest.fixture(scope="session")

@@ -24,11 +24,7 @@ from tf_probunet.predict import predict as predict_lib
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-
-@pytest.fixture(autouse=True)
-def quick_pictures(monkeypatch):
-    """Leaves the pictures to their own tests, and to that of the command."""
-    monkeypatch.setattr(predict_lib.picture, "render", lambda *_: b"")
+pytestmark = pytest.mark.usefixtures("quick_pictures")
 
 
 def test_an_array_in_closed_form(hu_model, tmp_path):
@@ -111,7 +107,7 @@ def test_what_is_no_result_is_not_replaced(hu_model, tmp_path):
     np.save(tmp_path / "x.npy", hounsfield_units((16, 16)))
     (tmp_path / "out" / "x").mkdir(parents=True)
     (tmp_path / "out" / "x" / "scan.dcm").touch()
-    with pytest.raises(ValueError, match="out/x: holds something else than results"):
+    with pytest.raises(ValueError, match="out/x: holds something other than results"):
         predict_files(hu_model, tmp_path / "out", tmp_path / "x.npy", overwrite=True)
     assert (tmp_path / "out" / "x" / "scan.dcm").exists()
 

@@ -28,11 +28,7 @@ from tf_probunet.predict.prediction import model_input
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-
-@pytest.fixture(autouse=True)
-def quick_pictures(monkeypatch):
-    """Leaves the pictures to their own tests, and to that of the command."""
-    monkeypatch.setattr(predict_lib.picture, "render", lambda *_: b"")
+pytestmark = pytest.mark.usefixtures("quick_pictures")
 
 
 def test_a_region_and_nothing_outside(hu_model, tmp_path):

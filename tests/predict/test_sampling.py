@@ -108,3 +108,24 @@ def test_no_more_samples_than_there_are(hu_model, picture_model):
     metadata = {**hu_model.metadata, "is_stochastic": False}
     fixed = dataclasses.replace(hu_model, metadata=metadata)
     assert sampling.num_samples(fixed, 16) == 1
+
+
+def test_latents_of_a_mixture_prior_are_those_that_the_model_draws():
+    from helpers import run_dirs
+
+    from tf_probunet import seeds
+    from tf_probunet.export.signatures import Signatures
+
+    model = run_dirs.tiny_model(prior_components=3)
+    functions, image = Signatures(model).functions(), run_dirs.images(1, 8, 8, 1)
+
+    class Loaded:
+        size_divisor = 2
+
+        def call(self, name, *tensors, about):
+            return {k: v.numpy() for k, v in functions[name](*tensors).items()}
+
+    z = sampling.draw_latents(Loaded(), image[0], count=50, seed=4, about="x")
+    seed = seeds.fold_in(seeds.root(4), 0)[None]
+    expected = model.sample_latents(model.prior(image), 50, seed)[0]
+    np.testing.assert_allclose(z, expected, atol=1e-5)

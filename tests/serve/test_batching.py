@@ -101,7 +101,7 @@ def test_what_is_late_is_not_computed(model):
         first.result()
     batcher.close()
     assert model.sizes == [1]
-    with pytest.raises(TimeoutError, match="the service stops"):
+    with pytest.raises(TimeoutError, match="the service is stopping"):
         late.call("prior", _image(1), about="late")
 
 

@@ -26,7 +26,7 @@ def plot_samples(
 
     Args:
         image: [H, W] or [H, W, C]: `uint8`, or any other numbers, which are drawn from
-            the least (black) to the largest (white) unless they lie in 0..1.
+            the smallest (black) to the largest (white) unless they lie in 0..1.
         samples: [S, H, W] label maps.
         graders: [M, H, W] label maps; None for none.
         title: above the pictures.
@@ -70,7 +70,7 @@ def to_unit_range(image: ArrayLike) -> np.ndarray:
     image = image.astype(np.float32)
     low, high = float(image.min()), float(image.max())
     if not 0 <= low <= high <= 1:
-        image = (image - low) / max(high - low, np.finfo(np.float32).tiny)
+        image = (image - low) / max(high - low, float(np.finfo(np.float32).tiny))
     return image
 
 

@@ -51,7 +51,9 @@ class Hypotheses:
 
     def _repr_png_(self) -> bytes:
         """Draws the hypotheses where a notebook shows them."""
-        return self.plot()._repr_png_()
+        from tf_probunet.figures import style
+
+        return style.to_png(self.plot())
 
     def __repr__(self) -> str:
         marked = np.count_nonzero(self.labels.reshape(len(self), -1), axis=1)

@@ -54,10 +54,11 @@ class Inputs:
     def seeds(self, seed: Seed) -> list[int]:
         """Returns a seed for each image."""
         number = len(self.seen)
-        if np.ndim(seed) == 0:
-            found = [int(seed) + b for b in range(number)]
+        given = np.asarray(seed).tolist()
+        if isinstance(given, list):
+            found = [int(one) for one in given]
         else:
-            found = [int(one) for one in seed]
+            found = [int(given) + b for b in range(number)]
         if len(found) != number:
             raise ValueError(
                 f"{len(found)} seeds for {number} images, expected one for all or one "

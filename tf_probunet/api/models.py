@@ -14,10 +14,10 @@ from tf_probunet import files, seeds
 from tf_probunet import models as models_lib
 from tf_probunet.config import Config, DataConfig, ModelConfig
 from tf_probunet.models import dropout_unet, image2image_vae, m_heads, prob_unet, unet
-from tf_probunet.models.base import Batch
+from tf_probunet.models.base import Batch, SegmentationModel
 
 
-class _KerasHabits:
+class _KerasHabits(SegmentationModel):
     """Lets a model take keyword arguments, arrays, integer seeds and (x, y) tuples."""
 
     registry_name: str
@@ -48,12 +48,14 @@ class _KerasHabits:
         super().__init__(models_lib.with_defaults(config), seed)
         self.initialize()
 
-    def compile(self, optimizer: Any = "adam", **kwargs: Any) -> None:
+    def compile(self, optimizer: Any = "adam", *args: Any, **kwargs: Any) -> None:
         """Sets the optimizer; the loss is the model's own.
 
         Args:
             optimizer: as in Keras.
-            **kwargs: `weight_decay`, `kl_warmup_steps` and what Keras takes besides.
+            *args: as `**kwargs`.
+            **kwargs: `weight_decay`, `gradient_clip_norm`, `kl_warmup_steps` and
+                further arguments of Keras.
 
         Raises:
             ValueError: a loss or metrics are given.
@@ -64,10 +66,14 @@ class _KerasHabits:
                     f"{name} is {kwargs[name]!r}, expected none: the model has its own "
                     "loss and reports its terms"
                 )
-        super().compile(optimizer, **kwargs)
+        super().compile(optimizer, *args, **kwargs)
 
     def sample(
-        self, image: Any, num_samples: Any = 16, seed: Any = 0, **sampling: str
+        self,
+        image: Any,
+        num_samples: Any = 16,
+        seed: Any = 0,
+        sampling: str = "independent",
     ) -> tf.Tensor:
         """Draws segmentations.
 
@@ -76,21 +82,20 @@ class _KerasHabits:
                 in 0..1.
             num_samples: S, for each image.
             seed: a whole number; or int32[2], or int32[B, 2] with one for each image.
-            **sampling: `sampling="stratified"` for a model with latents.
+            sampling: "independent", or "stratified" for a model with latents.
 
         Returns:
             Logits, [B, S, H, W, K] float32. Their argmax is the label maps.
         """
-        for name, value in sampling.items():
-            if name != "sampling" or value not in self.samplings:
-                raise ValueError(
-                    f"{name} is {value!r}, expected sampling to be one of "
-                    f"{', '.join(self.samplings)} for {self.name}"
-                )
-        if sampling == {"sampling": "independent"}:
-            sampling = {}
-        images = self._images(image)
-        return super().sample(images, num_samples, _seed(seed), **sampling)
+        if sampling not in self.samplings:
+            raise ValueError(
+                f"sampling is {sampling!r}, expected one of "
+                f"{', '.join(self.samplings)} for {self.name}"
+            )
+        # Models with independent samples only do not take the argument.
+        way = {} if sampling == "independent" else {"sampling": sampling}
+        model: Any = super()  # One of the models, whose `sample` is not abstract.
+        return model.sample(self._images(image), num_samples, _seed(seed), **way)
 
     def objective(
         self, batch: Any, seed: Any = 0, kl_weight: Any = 1.0
@@ -195,10 +200,10 @@ class ProbUNet(_KerasHabits, prob_unet.ProbUNet):
         **settings: `base_channels=32`, `num_scales=5`, `latent_dim=6`, `beta=1.0` and
             the other fields of `config.ModelConfig`. The defaults are the paper's.
 
-    Train it as any Keras model: `compile`, then `fit` on images and masks, as arrays or
-    as a `tf.data.Dataset` of such tuples. Images are [B, H, W, C], `uint8` or in 0..1;
-    heights and widths are multiples of 2^(num_scales - 1). Masks are [B, H, W], or
-    [B, G, H, W] with those of G graders. `save` writes a SavedModel for `pu.load`;
+    Train it like any Keras model: `compile`, then `fit` on images and masks, as arrays
+    or as a `tf.data.Dataset` of such tuples. Images are [B, H, W, C], `uint8` or in
+    0..1; heights and widths are multiples of 2^(num_scales - 1). Masks are [B, H, W],
+    or [B, G, H, W] with those of G graders. `save` writes a SavedModel for `pu.load`;
     `save_weights` and `load_weights` are those of Keras.
 
     Example:
@@ -221,13 +226,13 @@ class ProbUNet(_KerasHabits, prob_unet.ProbUNet):
 
 
 class UNet(_KerasHabits, unet.UNet):
-    """The deterministic U-Net: one segmentation per image. Used as `ProbUNet`."""
+    """The deterministic U-Net: one segmentation per image. Used like `ProbUNet`."""
 
     registry_name = "unet"
 
 
 class DropoutUNet(_KerasHabits, dropout_unet.DropoutUNet):
-    """The U-Net with dropout that stays on when it samples. Used as `ProbUNet`.
+    """The U-Net with dropout that stays on when it samples. Used like `ProbUNet`.
 
     Args:
         **settings: `dropout_rate=0.5`, and those of `ProbUNet`.
@@ -237,7 +242,7 @@ class DropoutUNet(_KerasHabits, dropout_unet.DropoutUNet):
 
 
 class MHeads(_KerasHabits, m_heads.MHeads):
-    """A U-Net with several heads; sample i is head i. Used as `ProbUNet`.
+    """A U-Net with several heads; sample i is head i. Used like `ProbUNet`.
 
     Args:
         **settings: `num_heads=16`, and those of `ProbUNet`.
@@ -247,7 +252,7 @@ class MHeads(_KerasHabits, m_heads.MHeads):
 
 
 class Image2ImageVAE(_KerasHabits, image2image_vae.Image2ImageVAE):
-    """The paper's fourth baseline, with the latent at the input. Used as `ProbUNet`."""
+    """The paper's fourth baseline: the latent enters at the input. See `ProbUNet`."""
 
     registry_name = "image2image_vae"
 
@@ -261,6 +266,9 @@ class _Origin:
 
     def config(self) -> Config:
         return Config(model=self.network, data=DataConfig(crop_size=0, eval_size=0))
+
+    def history(self) -> list[dict[str, Any]]:
+        return []
 
     def dataset(self) -> dict[str, Any]:
         return {

@@ -287,7 +287,7 @@ class Predictor:
     ) -> np.ndarray:
         """Estimates log p(labels | image) by importance sampling, in nats.
 
-        It is about what the network sees of a frame.
+        The estimate covers what the network sees of a frame.
 
         Args:
             images: one image or a batch.

@@ -6,7 +6,7 @@ import dataclasses
 import os
 import tempfile
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -26,10 +26,10 @@ class Scores:
     """Scores of a model. Printing them shows a table.
 
     Attributes:
-        ged: the squared energy distance, by the number of samples; less is better.
+        ged: the squared energy distance, by the number of samples; lower is better.
         floor: its expected value for a perfect model, likewise; empty if not known.
         hungarian_iou: the mean IoU of samples and graders, matched one to one (HM-IoU);
-            more is better. None if it was not computed.
+            higher is better. None if it was not computed.
         diversity: the mean distance between two samples of an image, or None.
         num_images: how many images were scored.
         per_image: the values of each image by name, [N] or [N, counts]; empty for a
@@ -127,7 +127,8 @@ def evaluate(
         )
     if graders is None or data_dir is not None:
         raise ValueError("samples are scored against graders, expected both as arrays")
-    return _on_arrays(samples, graders, counts, num_classes, ignore_label)
+    arrays = cast("ArrayLike", samples)
+    return _on_arrays(arrays, graders, counts, num_classes, ignore_label)
 
 
 def _on_arrays(

@@ -15,7 +15,7 @@ from tf_probunet.export import export
 from tf_probunet.training import strategy
 from tf_probunet.training import train as train_lib
 
-# Where the flag files lie that come with the package.
+# The directory of the flag files that come with the package.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +64,7 @@ def train(
     resume: bool = True,
     **settings: Any,
 ) -> TrainedRun:
-    """Trains a model on a prepared data set, or goes on with a run that was stopped.
+    """Trains a model on a prepared data set, or continues a run that was stopped.
 
     `pu.train("lidc_cpu", data_dir=..., run_dir=..., steps=500)` is
     `run/train.py --flagfile=lidc_cpu.flags --data_dir=... --run_dir=... --steps=500`.
@@ -75,7 +75,7 @@ def train(
             `config.Config`. None is the paper's settings for LIDC.
         data_dir: a prepared data set; the flag file's by default.
         run_dir: where configuration, checkpoints and logs go; likewise.
-        resume: go on with the run in `run_dir`; otherwise such a run is an error.
+        resume: continue the run in `run_dir`; otherwise such a run is an error.
         **settings: flags of `run/train.py` by their names, such as `model="unet"`.
 
     Returns:
@@ -91,14 +91,12 @@ def train(
                 f"{', '.join(settings)}: settings change a flag file, expected none "
                 "with a Config, which holds all of them"
             )
-        paths = {"data_dir": None, "run_dir": None}
+        paths: dict[str, str | None] = {}
     else:
         flag_file = None if config is None else _find(config)
         config, paths = train_flags.read(flag_file, settings)
-    data_dir, run_dir = data_dir or paths["data_dir"], run_dir or paths["run_dir"]
-    for name, value in (("data_dir", data_dir), ("run_dir", run_dir)):
-        if not value:
-            raise ValueError(f"{name} is {value!r}, expected a directory")
+    data_dir = _given("data_dir", data_dir or paths.get("data_dir"))
+    run_dir = _given("run_dir", run_dir or paths.get("run_dir"))
     outcome = train_lib.train(
         config,
         data_dir=data_dir,
@@ -107,6 +105,12 @@ def train(
         resume=resume,
     )
     return TrainedRun(pathlib.Path(run_dir), outcome.step, outcome.best)
+
+
+def _given(name: str, path: files.Path | None) -> files.Path:
+    if not path:
+        raise ValueError(f"{name} is {path!r}, expected a directory")
+    return path
 
 
 def _find(flag_file: files.Path) -> pathlib.Path:

@@ -24,14 +24,14 @@ MARKDOWN_NAME = "results.md"
 CSV_NAME = "results.csv"
 
 # What every `results.json` holds. There is more, depending on the data.
-_SECTIONS = {
+_SECTIONS: dict[str, list[type]] = {
     "ged": [dict],
     "protocol": [dict],
     "data": [dict],
     "model": [dict],
     "command": [str],
 }
-_FIELDS = {
+_FIELDS: dict[str, dict[str, list[type]]] = {
     "protocol": {"image_size": [list], "statistic": [str], "limit": [int]},
     "data": {
         "name": [str],
@@ -59,6 +59,9 @@ class UnavailableError(ValueError):
 class Samples(NamedTuple):
     """Images with the labels of the graders and of the model.
 
+    Images of a mixed data set differ in size and in G; each field is then a list of an
+    array for each image.
+
     Attributes:
         keys: names of the K images.
         images: [K, H, W, C] float32 in 0..1.
@@ -67,13 +70,18 @@ class Samples(NamedTuple):
     """
 
     keys: list[str]
-    images: np.ndarray
-    graders: np.ndarray
-    samples: np.ndarray
+    images: Sequence[np.ndarray]
+    graders: Sequence[np.ndarray]
+    samples: Sequence[np.ndarray]
 
     def first(self, number: int) -> Samples:
         """Returns the first `number` images."""
-        return Samples(*(entries[:number] for entries in self))
+        return Samples(
+            self.keys[:number],
+            self.images[:number],
+            self.graders[:number],
+            self.samples[:number],
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,6 +179,19 @@ class Results:
         _check_interval(f"{name} of {count} samples", found, self.path / RESULTS_NAME)
         return found
 
+    def required_interval(self, name: str, count: int) -> dict[str, Any]:
+        """Returns the `mean`, `low` and `high` of a metric; see `interval`.
+
+        Raises:
+            ValueError: the results lack the metric.
+        """
+        found = self.interval(name, count)
+        if found is None:
+            raise ValueError(
+                f"{self.path / RESULTS_NAME}: lacks {name} of {count} samples"
+            )
+        return found
+
     def samples(self, keys: Sequence[str] = (), number: int = 0) -> Samples:
         """Returns the images that were kept with their samples.
 
@@ -188,11 +209,65 @@ class Results:
         _check_samples(stored, path)
         places = _places([str(key) for key in stored[0]], keys, number, path)
         chosen = [array[places] for array in stored]
-        return Samples([str(key) for key in chosen[0]], *chosen[1:])
+        names, images, graders, samples = chosen
+        maps: list[Any] = [images, graders, samples]
+        if "sizes" in self._samples:
+            sizes = _entry(self._samples, "sizes", path)
+            num_graders = _entry(self._samples, "num_graders", path)
+            _check_extents(sizes, num_graders, stored[1:], path)
+            maps = [*_unpadded(sizes[places], num_graders[places], *chosen[1:])]
+        return Samples([str(key) for key in names], *maps)
 
     @functools.cached_property
     def _samples(self) -> dict[str, np.ndarray]:
         return arrays.read_npz(self.path / SAMPLES_NAME)
+
+
+def padded_samples(
+    kept: Mapping[str, np.ndarray], size: tuple[int, int], num_graders: int
+) -> dict[str, np.ndarray]:
+    """Pads what is kept of images that have one size to the largest of a data set.
+
+    Args:
+        kept: `keys`, `images`, `graders`, `samples` and possibly `mean` of `Samples`.
+        size: the largest height and width.
+        num_graders: the largest number of graders.
+
+    Returns:
+        The same, padded at the end of each axis with 0, and what was there before:
+        `sizes` [K, 2] and `num_graders` [K].
+    """
+    number, found, *shape = kept["graders"].shape
+    border = [(0, most - side) for side, most in zip(shape, size)]
+    missing = (0, num_graders - found)
+    widths = {
+        "images": [(0, 0), *border, (0, 0)],
+        "graders": [(0, 0), missing, *border],
+        "samples": [(0, 0), (0, 0), *border],
+        "mean": [(0, 0), *border, (0, 0)],
+    }
+    return {
+        **{k: np.pad(v, widths[k]) if k in widths else v for k, v in kept.items()},
+        "sizes": np.tile(np.array(shape, np.int32), (number, 1)),
+        "num_graders": np.full(number, found, np.int32),
+    }
+
+
+def _unpadded(
+    sizes: np.ndarray,
+    num_graders: np.ndarray,
+    images: np.ndarray,
+    graders: np.ndarray,
+    samples: np.ndarray,
+) -> list[list[np.ndarray]]:
+    """Undoes `padded_samples`."""
+    cut = [
+        (image[:h, :w], maps[:count, :h, :w], drawn[:, :h, :w])
+        for (h, w), count, image, maps, drawn in zip(
+            sizes.tolist(), num_graders.tolist(), images, graders, samples
+        )
+    ]
+    return [list(column) for column in zip(*cut)]
 
 
 def refuse_existing(path: files.Path, overwrite: bool) -> None:
@@ -412,6 +487,30 @@ def _check_samples(stored: Sequence[np.ndarray], path: pathlib.Path) -> None:
             f"{path}: images, graders and samples have the shapes {list(images)}, "
             f"{list(graders)} and {list(samples)}; expected [K, H, W, C], "
             "[K, G, H, W] and [K, S, H, W]"
+        )
+
+
+def _check_extents(
+    sizes: np.ndarray,
+    num_graders: np.ndarray,
+    stored: Sequence[np.ndarray],
+    path: pathlib.Path,
+) -> None:
+    """Checks the sizes and numbers of graders that padded samples come with."""
+    images, graders, _ = stored
+    fits = (
+        sizes.shape == (len(images), 2)
+        and num_graders.shape == (len(images),)
+        and sizes.dtype.kind in "iu"
+        and num_graders.dtype.kind in "iu"
+        and (sizes >= 1).all()
+        and (sizes <= images.shape[1:3]).all()
+        and (num_graders >= 1).all()
+        and (num_graders <= graders.shape[1]).all()
+    )
+    if not fits:
+        raise ValueError(
+            f"{path}: sizes and num_graders do not fit the images and graders"
         )
 
 

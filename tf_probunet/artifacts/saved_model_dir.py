@@ -23,14 +23,14 @@ CARD_NAME = "README.md"
 SCORES_NAME = "scores.json"
 
 _GRAPH_NAME = "saved_model.pb"
-_METADATA = {
+_METADATA: dict[str, list[type]] = {
     "model": [str],
     "max_samples": [int, type(None)],
     "is_stochastic": [bool],
     "size_divisor": [int],
     "parameters": [int],
 }
-_DATASET = {
+_DATASET: dict[str, list[type]] = {
     "name": [str],
     "fingerprint": [str],
     "class_names": [list],
@@ -106,6 +106,19 @@ class Description:
         This holds for the PNG slices of LIDC.
         """
         return self.dataset["preparation"].get("format") == "png_slices"
+
+    @property
+    def intensity_rule(self) -> tuple[str, tuple[float, float] | None] | None:
+        """How the preparation made 8-bit values of others; None if it did not.
+
+        "window" with the values that became 0 and 255, or "minmax" or "percentiles" of
+        each file.
+        """
+        preparation = self.dataset["preparation"]
+        rule, window = preparation.get("intensity"), preparation.get("window")
+        if rule == "window" and window is not None:
+            return rule, (float(window[0]), float(window[1]))
+        return (rule, None) if rule in ("minmax", "percentiles") else None
 
     @property
     def class_names(self) -> list[str]:

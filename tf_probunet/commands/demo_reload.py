@@ -3,16 +3,17 @@
 Called by run/demo.py with the SavedModel and the samples that the evaluation kept.
 """
 
+import pathlib
 import sys
 import zipfile
+from typing import Any
 
 import numpy as np
 
 
 def main(path: str, kept_path: str) -> None:
     """Checks that the reloaded model repeats its samples."""
-    # Importing it raises from here on.
-    sys.modules["tf_probunet"] = None  # type: ignore[assignment]
+    _forbid_package()
     import tensorflow as tf
 
     model = tf.saved_model.load(path)
@@ -25,5 +26,16 @@ def main(path: str, kept_path: str) -> None:
     print(f"16 samples of one image, in pixels: {', '.join(map(str, areas))}")
 
 
+def _forbid_package() -> None:
+    """Makes every import of this package fail from here on."""
+    import tf_probunet  # noqa: F401  (hides the start-up notices of TensorFlow)
+
+    modules: dict[str, Any] = sys.modules
+    for name in list(modules):
+        if name.partition(".")[0] == "tf_probunet":
+            modules[name] = None
+
+
 if __name__ == "__main__":
+    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[2])
     main(*sys.argv[1:])

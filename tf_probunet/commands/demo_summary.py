@@ -28,20 +28,21 @@ _FILES = """
 def draw(results: pathlib.Path, path: pathlib.Path) -> None:
     """Draws the samples that the evaluation kept."""
     kept = results_dir.read(results).samples(number=8)
-    figure = sample_grid.draw(
-        images=kept.images, graders=kept.graders, samples=kept.samples[:, :8]
-    )
+    samples = [maps[:8] for maps in kept.samples]
+    figure = sample_grid.draw(images=kept.images, graders=kept.graders, samples=samples)
     files.write_bytes(path, style.to_png(figure))
 
 
 def summarise(out: pathlib.Path, models: Sequence[str], seconds: float) -> None:
     """Writes summary.json and prints the table."""
     results = {m: results_dir.read(out / f"{m}_results") for m in models}
-    ged16 = {m: found.interval("ged", 16)["mean"] for m, found in results.items()}
+    ged16 = {
+        m: found.required_interval("ged", 16)["mean"] for m, found in results.items()
+    }
     own = results["prob_unet"]
     for name in ("always_empty", "majority"):
-        ged16[name] = own.interval(f"baselines.{name}.ged", 16)["mean"]
-    ged16["floor"] = own.interval("floor", 16)["mean"]
+        ged16[name] = own.required_interval(f"baselines.{name}.ged", 16)["mean"]
+    ged16["floor"] = own.required_interval("floor", 16)["mean"]
     summary = {
         "ged16": ged16,
         "seconds": round(seconds, 1),

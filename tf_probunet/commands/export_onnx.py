@@ -7,37 +7,23 @@ Give either a run or a SavedModel. The file is written only if ONNX Runtime give
 the model gives. Needs pip install 'tf_probunet[onnx]'.
 """
 
+import dataclasses
 import pathlib
 
-from absl import flags
-
 from tf_probunet.commands import cli
+from tf_probunet.export.config import ConversionConfig
 
-flags.DEFINE_string("run_dir", None, "a run of run/train.py")
-flags.DEFINE_string("saved_model", None, "a SavedModel of run/export.py")
-flags.DEFINE_string("out_file", None, "where to write the .onnx file")
-flags.DEFINE_integer(
-    "image_size", 0, "height and width of the images; 0 for the evaluation's"
-)
-flags.DEFINE_enum("checkpoint", "best", ["best", "last"], "of the run")
-flags.DEFINE_bool("overwrite", False, "replace the file if it exists")
+cli.define_config_flags(ConversionConfig)
 REQUIRED = ["out_file"]
 
 
 def main() -> None:
+    config = cli.config_from_flags(ConversionConfig)
     from tf_probunet.export import onnx
 
-    flags_ = cli.FLAGS
-    difference = onnx.export_onnx(
-        flags_.run_dir,
-        flags_.out_file,
-        saved_model=flags_.saved_model,
-        image_size=flags_.image_size,
-        checkpoint=flags_.checkpoint,
-        overwrite=flags_.overwrite,
-    )
-    size = pathlib.Path(flags_.out_file).stat().st_size / 2**20
+    difference = onnx.export_onnx(**dataclasses.asdict(config))
+    size = pathlib.Path(config.out_file).stat().st_size / 2**20
     print(
-        f"ONNX: {flags_.out_file}, {size:.2f} MiB; ONNX Runtime differs from the model "
+        f"ONNX: {config.out_file}, {size:.2f} MiB; ONNX Runtime differs from the model "
         f"by {difference:.1e} at most"
     )

@@ -28,7 +28,7 @@ def main() -> int:
     if outcome.signal is not None:
         print(
             f"stopped at step {outcome.step} of {config.training.steps} and saved; the "
-            f"same command goes on from there"
+            f"same command continues from there"
         )
     else:
         print(f"trained {outcome.step} steps: {flags_.run_dir}")

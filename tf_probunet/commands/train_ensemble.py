@@ -37,8 +37,8 @@ def main() -> int:
     if last.signal is not None:
         print(
             f"stopped in member {len(outcomes)} of {flags_.num_members} at step "
-            f"{last.step} of {config.training.steps} and saved; the same command goes "
-            f"on from there"
+            f"{last.step} of {config.training.steps} and saved; the same command "
+            f"continues from there"
         )
         return train.exit_code(last)
     print(f"trained {len(outcomes)} members: {flags_.run_dir}_00 and so on")

@@ -817,10 +817,10 @@ def _check_spec(spec: DatasetSpec) -> None:
                 f"{name} {getattr(spec, name)!r}, expected a whole number from {least} "
                 f"to {_MAX_MAPS}"
             )
-    least = spec.min_graders
-    if least is not None and not _is_whole(least, 1, spec.num_graders):
+    fewest = spec.min_graders
+    if fewest is not None and not _is_whole(fewest, 1, spec.num_graders):
         raise ValueError(
-            f"min_graders {least!r}, expected null or a whole number from 1 to "
+            f"min_graders {fewest!r}, expected null or a whole number from 1 to "
             f"num_graders, {spec.num_graders}"
         )
     smallest = spec.min_size

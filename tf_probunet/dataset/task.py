@@ -21,9 +21,12 @@ KINDS = ("binary", "classes", "switched")
 class Labels(Protocol):
     """What the functions here need to know; a `records.DatasetSpec` says it."""
 
-    class_names: tuple[str, ...]
-    num_graders: int
-    ignore_label: int | None
+    @property
+    def class_names(self) -> tuple[str, ...]: ...
+    @property
+    def num_graders(self) -> int: ...
+    @property
+    def ignore_label(self) -> int | None: ...
 
 
 def class_names(names: Sequence[str], task: str) -> tuple[str, ...]:

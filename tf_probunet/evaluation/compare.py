@@ -87,12 +87,12 @@ def _column_rows(
     column: _Column, present: Sequence[Results], reference: str
 ) -> list[dict[str, Any]]:
     metric, count = column
-    means = [_interval(result, column)["mean"] for result in present]
-    means = [mean for mean in means if mean is not None]
+    intervals = [r.required_interval(metric.name, count) for r in present]
+    means = [found["mean"] for found in intervals if found["mean"] is not None]
     baseline = {r.name: _values(r, column) for r in present}.get(reference)
     rows = []
-    for result in present:
-        interval, values = _interval(result, column), _values(result, column)
+    for result, interval in zip(present, intervals):
+        values = _values(result, column)
         row = _row(column, result.name, interval)
         row["best"] = _is_best(interval["mean"], means, metric.best)
         if result.name != reference and values and baseline:

@@ -112,6 +112,11 @@ class _Evaluation:
                 f"{config.data_dir}: by is 'lesion', expected data of a background and "
                 f"one class, found the classes {', '.join(info.spec.class_names)}"
             )
+        if info.spec.is_mixed:
+            raise ValueError(
+                f"{config.data_dir}: by is 'lesion', expected images of one size with "
+                "the same number of graders"
+            )
         self._smoothed = self._smooth_priors()
         slices = self._stream(config.split, self._score_slices, "slices")
         scored = lesions.score(self._rules, slices, self._source.ways)
@@ -185,6 +190,11 @@ class _Evaluation:
                 "images": len(arrays["keys"]),
                 "groups": len(set(arrays["groups"])),
                 "graders": info.spec.num_graders,
+                **(
+                    {"fewest_graders": info.spec.fewest_graders}
+                    if self._rules.graders_vary
+                    else {}
+                ),
             },
             "model": self._source.description,
             "versions": {
@@ -221,6 +231,7 @@ class _Evaluation:
             both_empty=config.both_empty,
             num_classes=spec.num_classes,
             ignore_label=spec.ignore_label,
+            graders_vary=spec.min_graders is not None,
             matched=protocol.matching_samples if protocol else None,
             scores=protocol.scores if protocol else (),
         )
@@ -245,6 +256,11 @@ class _Evaluation:
             "classes": list(spec.class_names),
             "ignore_label": rules.ignore_label,
             "image_size": [size, size] if size else list(spec.image_shape[:2]),
+            **(
+                {"smallest_image_size": list(spec.min_size)}
+                if spec.min_size is not None and not size
+                else {}
+            ),
             "num_samples": list(rules.counts),
             "statistic": rules.statistic,
             "both_empty": rules.both_empty,
@@ -296,7 +312,7 @@ class _Evaluation:
                 return f"there are no samples of the split {split!r}"
         return None
 
-    def _score(self, batch: dict[str, np.ndarray], place: int) -> scoring.Arrays:
+    def _score(self, batch: dict[str, Any], place: int) -> scoring.Arrays:
         saved = max(0, min(self._config.save_samples - place, len(batch["keys"])))
         drawn = self._source.draw(
             batch["keys"], batch["image"], self._rules.counts[-1], with_mean=saved > 0
@@ -310,35 +326,53 @@ class _Evaluation:
             mode_probs=batch.get("mode_probs"),
         )
         if saved:
-            arrays[_SAVED + "keys"] = np.array(batch["keys"][:saved])
-            arrays[_SAVED + "images"] = batch["image"][:saved]
-            arrays[_SAVED + "graders"] = batch["labels"][:saved]
-            arrays[_SAVED + "samples"] = drawn.labels[:saved]
+            kept = {
+                "keys": np.array(batch["keys"][:saved]),
+                "images": batch["image"][:saved],
+                "graders": batch["labels"][:saved],
+                "samples": drawn.labels[:saved],
+            }
             if drawn.mean is not None:
                 steps = np.rint(_MEAN_STEPS * drawn.mean[:saved])
-                arrays[_SAVED + "mean"] = (steps / _MEAN_STEPS).astype(np.float16)
+                kept["mean"] = (steps / _MEAN_STEPS).astype(np.float16)
+            if self._info.spec.is_mixed:
+                kept = results_dir.padded_samples(
+                    kept, self._largest_size(), self._info.spec.num_graders
+                )
+            arrays.update({_SAVED + name: array for name, array in kept.items()})
         return arrays
 
-    def _score_presence(
-        self, batch: dict[str, np.ndarray], place: int
-    ) -> scoring.Arrays:
+    def _largest_size(self) -> tuple[int, int]:
+        size = self._data.frame_size
+        height, width, _ = self._info.spec.image_shape
+        return (size, size) if size else (height, width)
+
+    def _score_presence(self, batch: dict[str, Any], place: int) -> scoring.Arrays:
         del place
         count = self._rules.counts[-1]
         drawn = self._source.draw(batch["keys"], batch["image"], count)
-        return scoring.presence(drawn.labels, batch["labels"])
+        arrays = scoring.presence(drawn.labels, batch["labels"])
+        if self._rules.graders_vary:
+            arrays["num_graders"] = np.full(
+                len(batch["keys"]), batch["labels"].shape[1]
+            )
+        return arrays
 
     def _smooth_priors(self) -> dict[str, np.ndarray]:
         """Returns the smoothed means of the priors by key; none without smoothing."""
         config, sigma = self._config, self._config.smooth_slices
-        if not sigma or "smoothed" not in self._source.ways:
+        source = self._source
+        if not sigma or not isinstance(source, sources.SavedModel):
+            return {}
+        if "smoothed" not in source.ways:
             return {}
         total = self._count(config.split)
         means: dict[str, np.ndarray] = {}
         for batch in self._batches(config.split, 0, total):
-            means.update(self._source.prior_means(batch["keys"], batch["image"]))
+            means.update(source.prior_means(batch["keys"], batch["image"]))
         return lesions.smoothed(means, list(means), sigma)
 
-    def _score_slices(self, batch: dict[str, np.ndarray], place: int) -> scoring.Arrays:
+    def _score_slices(self, batch: dict[str, Any], place: int) -> scoring.Arrays:
         del place
         counts = []
         for key, image, graders in zip(batch["keys"], batch["image"], batch["labels"]):
@@ -361,7 +395,7 @@ class _Evaluation:
     def _stream(
         self,
         split: str,
-        score: Callable[[dict[str, np.ndarray], int], scoring.Arrays],
+        score: Callable[[dict[str, Any], int], scoring.Arrays],
         what: str,
     ) -> scoring.Arrays:
         """Scores a split in batches, starting where an earlier call stopped."""
@@ -382,13 +416,13 @@ class _Evaluation:
             progress.close()
         return parts.table()
 
-    def _batches(
-        self, split: str, start: int, stop: int
-    ) -> Iterator[dict[str, np.ndarray]]:
+    def _batches(self, split: str, start: int, stop: int) -> Iterator[dict[str, Any]]:
         examples = input_pipeline.evaluation_examples(
             self._info, split, self._data, size=self._data.frame_size
         )
-        examples = examples.take(stop).skip(start).batch(self._config.batch_size)
+        # Images that differ are scored one by one.
+        number = 1 if self._info.spec.is_mixed else self._config.batch_size
+        examples = examples.take(stop).skip(start).batch(number)
         with records.named_errors(self._info, split):
             for batch in examples.prefetch(1).as_numpy_iterator():
                 batch["keys"] = [key.decode() for key in batch.pop("key")]
@@ -419,14 +453,14 @@ class _Evaluation:
         return resume.parts_dir(self._config.out_dir, settings)
 
 
-def _move(batch: dict[str, np.ndarray], distance: int) -> None:
+def _move(batch: dict[str, Any], distance: int) -> None:
     """Moves images and labels around the frame, in a direction drawn from the key.
 
     What leaves the frame on one side enters it on the other, so the overlap of any two
     masks stays as it is.
     """
-    angles = [salted_hash(key, "direction of the offset") for key in batch["keys"]]
-    angles = 2.0 * np.pi * np.array(angles, np.float64) / 2**64
+    hashes = [salted_hash(key, "direction of the offset") for key in batch["keys"]]
+    angles = 2.0 * np.pi * np.array(hashes, np.float64) / 2**64
     moves = np.rint(distance * np.stack([np.sin(angles), np.cos(angles)], axis=1))
     row_axes = {"image": 0, "labels": 1, "modes": 1}  # Of a single image.
     for name in row_axes.keys() & batch.keys():
@@ -440,6 +474,7 @@ def _open_source(config: EvaluationConfig, info: records.DatasetInfo) -> Source:
         return sources.SavedModel(config.saved_model, config.seed)
     splits = {config.split, config.validation_split} & set(info.splits)
     data = DataConfig(task=config.task or "plain", eval_size=config.eval_size or 0)
+    assert config.samples_dir is not None  # The configuration has one of the two.
     return sources.SampleFiles(config.samples_dir, info, splits=splits, data=data)
 
 

@@ -55,8 +55,8 @@ def smoothing_weights(places: Sequence[float], sigma: float) -> np.ndarray:
         places: [Z] of the slices, in units of slices.
         sigma: its standard deviation in slices.
     """
-    places = np.asarray(places, float)
-    exponents = -(((places[:, None] - places) / sigma) ** 2) / 2
+    at = np.asarray(places, float)
+    exponents = -(((at[:, None] - at) / sigma) ** 2) / 2
     weights = np.exp(exponents)
     return weights / weights.sum(axis=1, keepdims=True)
 
@@ -75,7 +75,7 @@ def smoothed(
         The means by key.
     """
     apart = lesion_keys.distances_mm(keys)
-    result = {}
+    result: dict[str, np.ndarray] = {}
     for indices in lesion_keys.by_lesion(keys).values():
         names = [keys[i] for i in indices]
         slices = [lesion_keys.parse(name) for name in names]

@@ -11,6 +11,7 @@ import hashlib
 import pathlib
 import urllib.parse
 from collections.abc import Collection, Mapping
+from typing import Any
 
 import numpy as np
 import PIL.Image
@@ -55,7 +56,8 @@ def write(samples_dir: files.Path, key: str, samples: np.ndarray) -> pathlib.Pat
         )
     path = pathlib.Path(samples_dir, f"{file_name(key)}.npz")
     with files.atomic_path(path) as temporary:
-        np.savez_compressed(temporary, **{ARRAY_NAME: samples})
+        named: dict[str, Any] = {ARRAY_NAME: samples}
+        np.savez_compressed(temporary, **named)
     return path
 
 

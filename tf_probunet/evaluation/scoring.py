@@ -48,6 +48,8 @@ class Rules:
         num_classes: classes of the graders' label maps.
         ignore_label: label of pixels that are not scored; None if there is none. In the
             switched task it is 255.
+        graders_vary: whether images have different numbers of graders. What needs two
+            graders is then NaN for an image with one.
         matched: how many samples are matched for the Hungarian-matched IoU, at most the
             largest count; None for the largest count.
         scores: names in `challenges.SCORES` to compute as well.
@@ -59,6 +61,7 @@ class Rules:
     both_empty: str = "zero"
     num_classes: int = 2
     ignore_label: int | None = None
+    graders_vary: bool = False
     matched: int | None = None
     scores: tuple[str, ...] = ()
 
@@ -127,7 +130,7 @@ def score(
     with checks.naming(keys):
         arrays = _energy(rules, samples, graders)
         arrays.update(_floors(rules, graders, modes, mode_probs))
-        if modes is not None:
+        if modes is not None and mode_probs is not None:
             arrays.update(_exact(rules, samples, modes, mode_probs))
         matched = samples[:, : rules.matched]
         cross = distance_blocks(matched, graders, labels=rules.labels).cross
@@ -136,12 +139,16 @@ def score(
             arrays.update(presence(samples, graders))
             arrays.update(_baselines(rules, graders))
             arrays.update(_stacked(_pixels(*pair) for pair in zip(samples, graders)))
+            if rules.graders_vary and graders.shape[1] == 1:
+                arrays["variance_ncc"] = np.full(len(graders), np.nan)
         if rules.scores:
             scored = (
                 challenges.score(rules.scores, *pair, rules.labels)
                 for pair in zip(samples, graders)
             )
             arrays.update(_stacked(scored))
+    if rules.graders_vary:
+        arrays["num_graders"] = np.full(len(graders), graders.shape[1])
     return arrays
 
 
@@ -190,7 +197,7 @@ def _floors(
         return {}
     if rules.statistic == "u":
         return {"floor": np.zeros((len(graders), len(rules.counts)))}
-    if modes is not None:
+    if modes is not None and mode_probs is not None:
         floor = ged.known_floor(
             graders,
             rules.counts,
@@ -201,6 +208,8 @@ def _floors(
         return {"floor": floor}
     if graders.shape[1] > 1:
         return {"floor": ged.grader_floor(graders, rules.counts, labels=rules.labels)}
+    if rules.graders_vary:
+        return {"floor": np.full((len(graders), len(rules.counts)), np.nan)}
     return {}
 
 

@@ -95,15 +95,21 @@ class SavedModel:
                     f"{info.data_dir}: has {found} {name}, but the model in "
                     f"{self._model.path} expects {expected}"
                 )
-        size = self.data.eval_size
-        height, width = (size, size) if size else spec.image_shape[:2]
-        if height % divisor or width % divisor:
+        size = self.data.frame_size
+        if size > min(spec.smallest_size):
+            height, width = spec.smallest_size
             raise ValueError(
-                f"{info.data_dir}: images are {height}x{width}, but the model in "
-                f"{self._model.path} expects multiples of {divisor}"
+                f"{info.data_dir}: has images of {height}x{width}, but the model in "
+                f"{self._model.path} expects at least {size}x{size}"
             )
         trained_on = self.description["trained_on"]
         notes = []
+        sides = {*spec.smallest_size, *spec.image_shape[:2]}
+        if not self.data.eval_size and any(side % divisor for side in sides):
+            notes.append(
+                "images whose sides are not multiples of "
+                f"{divisor} are mirrored at their border before the model sees them"
+            )
         if trained_on["fingerprint"] != info.fingerprint:
             notes.append(
                 f"the model was trained on other data ({trained_on['name']}, "
@@ -144,14 +150,15 @@ class SavedModel:
         for key, image in zip(keys, images):
             seed = [image_seed(self._seed, key)]
             seen = input_pipeline.central_crop(image[None], size)
+            inner = seen.shape[1:3]
+            seen = input_pipeline.mirror_pad(seen, self._model.size_divisor)
             outputs = self._model.call("sample", seen, count, seed, about=key)
-            labels.append(
-                input_pipeline.pad_to(outputs["labels"][0].astype(np.uint8), frame)
-            )
+            maps = input_pipeline.central_part(outputs["labels"][0], inner)
+            labels.append(input_pipeline.pad_to(maps.astype(np.uint8), frame))
             if with_mean:
-                means.append(
-                    _pad_probabilities(outputs["probabilities"][0].mean(axis=0), frame)
-                )
+                mean = np.moveaxis(outputs["probabilities"][0].mean(axis=0), -1, 0)
+                mean = input_pipeline.central_part(mean, inner)  # [K, h, w]
+                means.append(_pad_probabilities(mean, frame))
         return Samples(np.stack(labels), np.stack(means) if with_mean else None)
 
     @property
@@ -324,9 +331,9 @@ def split_keys(info: records.DatasetInfo, split: str) -> list[str]:
 
 
 def _pad_probabilities(mean: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
-    """Puts [h, w, K] into the middle of [H, W, K]; the rest is certain background."""
+    """Puts [K, h, w] into the middle of [H, W, K]; the rest is certain background."""
     channels = [
         input_pipeline.pad_to(channel, shape, float(label == 0))
-        for label, channel in enumerate(np.moveaxis(mean, -1, 0))
+        for label, channel in enumerate(mean)
     ]
     return np.stack(channels, axis=-1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -122,7 +122,8 @@ def summarise(
         arrays: the result of `scoring.score` for all images, with `keys` and `groups`
             [N].
         rules: how the images were scored.
-        num_graders: M.
+        num_graders: M, or the largest of them. If the number varies, `arrays` and
+            `validation` say each image's as `num_graders` [N].
         validation: `sample_presence` and `grader_presence` of the validation split, on
             which the threshold for ambiguity is chosen; None to leave that out.
         cross_fit: choose the threshold for each half of the groups on the other half.
@@ -163,7 +164,7 @@ def summarise(
     return plain(summary)
 
 
-def resampled(groups: Sequence[str]) -> str:
+def resampled(groups: np.ndarray) -> str:
     """Returns what the bootstrap resamples: "groups", or "images" if groups are few.
 
     Args:
@@ -264,19 +265,24 @@ def _binary(
     validation: Arrays | None,
     cross_fit: bool,
 ) -> dict[str, Any]:
-    summary = {
+    summary: dict[str, Any] = {
         "calibration": {
             name: _reliability(arrays[array]) for name, array in _RELIABILITIES.items()
         },
         "by_presence": _strata(arrays, num_graders),
     }
-    if num_graders > 1:
+    # One grader can't disagree with another.
+    several = np.broadcast_to(
+        arrays.get("num_graders", num_graders) > 1, len(arrays["keys"])
+    )
+    if several.any():
         summary["ambiguity"] = _ambiguity(
             arrays, validation, rules.counts[-1], num_graders
         )
-        if cross_fit and len(set(arrays["groups"])) > 1:
+        groups = arrays["groups"][several]
+        if cross_fit and len(set(groups)) > 1:
             summary["ambiguity"]["accuracy"] = ambiguity.cross_fitted_accuracy(
-                *_presences(arrays, num_graders), arrays["groups"], rules.counts[-1]
+                *_presences(arrays, num_graders), groups, rules.counts[-1]
             )
     return summary
 
@@ -287,27 +293,34 @@ def _reliability(sums: np.ndarray) -> dict[str, Any]:
     predicted, observed = total.curve()
     return {
         "ece": total.expected_calibration_error(),
-        "count": total.count,
+        "count": total.number,
         "predicted": predicted,
         "observed": observed,
     }
 
 
-def _strata(arrays: Arrays, num_graders: int) -> dict[int, dict[str, Any]]:
-    """Returns results by number of non-empty graders, for the largest count."""
+def _strata(arrays: Arrays, num_graders: int) -> dict[Any, dict[str, Any]]:
+    """Returns results by number of non-empty graders, for the largest count.
+
+    If the number of graders varies, the strata are none, some and all of them.
+    """
     columns = {"ged": arrays["ged"][:, -1], "hungarian_iou": arrays["hungarian_iou"]}
     if "floor" in arrays:
         columns["floor"] = arrays["floor"][:, -1]
     present = arrays["grader_presence"]
-    strata: dict[int, dict[str, Any]] = {
-        number: {"images": int((present == number).sum())}
-        for number in range(num_graders + 1)
+    names: list[Any] = list(range(num_graders + 1))
+    if "num_graders" in arrays:
+        present = 1 * (present > 0) + (present == arrays["num_graders"])
+        names = ["none", "some", "all"]
+    strata: dict[Any, dict[str, Any]] = {
+        name: {"images": int((present == number).sum())}
+        for number, name in enumerate(names)
     }
-    for name, values in columns.items():
+    for column, values in columns.items():
         kept = np.isfinite(values)
-        split = statistics.by_presence(values[kept], present[kept], num_graders)
+        split = statistics.by_presence(values[kept], present[kept], len(names) - 1)
         for number, stratum in split.items():
-            strata[number][name] = stratum.mean
+            strata[names[number]][column] = stratum.mean
     return strata
 
 
@@ -346,9 +359,15 @@ def _ambiguity(
 
 
 def _presences(arrays: Arrays, num_graders: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the samples with a lesion, and whether the graders disagree on it."""
-    graders = arrays["grader_presence"]
-    return arrays["sample_presence"], (graders > 0) & (graders < num_graders)
+    """Returns the samples with a lesion, and whether the graders disagree on it.
+
+    Images with a single grader are left out.
+    """
+    return ambiguity.presence_of_several(
+        arrays["sample_presence"],
+        arrays["grader_presence"],
+        arrays.get("num_graders", num_graders),
+    )
 
 
 def _switched(arrays: Arrays) -> dict[str, Any]:

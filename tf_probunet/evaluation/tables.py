@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tf_probunet.artifacts.results_dir import lookup
@@ -103,12 +103,16 @@ def bounds(value: dict[str, Any]) -> str:
 
 def _heading(results: dict[str, Any]) -> str:
     data, protocol = results["data"], results["protocol"]
-    height, width = protocol["image_size"]
+    size = _range(
+        "x".join(map(str, protocol.get(name, ())))
+        for name in ("smallest_image_size", "image_size")
+    )
+    graders = _range(str(data.get(name, "")) for name in ("fewest_graders", "graders"))
     lesions = f"{data['lesions']} lesions, " if "lesions" in data else ""
     lines = [
         f"{results['model']['name']} ({results['model']['path']})",
         f"{data['name']}, {data['split']}: {lesions}{data['images']} images of "
-        f"{height}x{width}, groups: {data['groups']}, graders: {data['graders']}",
+        f"{size}, groups: {data['groups']}, graders: {graders}",
         f"{protocol['statistic'].upper()}-statistic, both empty: "
         f"{protocol['both_empty']}; [95% intervals by {_resampled(results)}]",
     ]
@@ -117,6 +121,11 @@ def _heading(results: dict[str, Any]) -> str:
     if protocol.get("matching"):
         lines.append(f"matching: {protocol['matching']}")
     return "\n".join(lines)
+
+
+def _range(bounds: Iterable[str]) -> str:
+    """Returns "smallest to largest", or the largest alone if there is no smallest."""
+    return " to ".join(filter(None, bounds))
 
 
 def _resampled(results: dict[str, Any]) -> str:

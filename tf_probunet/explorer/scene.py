@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -205,7 +206,7 @@ def _check(model: LoadedModel) -> None:
 
 def _find(
     info: records.DatasetInfo, split: str, key: str | None, model: LoadedModel
-) -> dict[str, np.ndarray]:
+) -> dict[str, Any]:
     examples = input_pipeline.evaluation_examples(info, split, model.data)
     with records.named_errors(info, split):
         for example in examples.as_numpy_iterator():

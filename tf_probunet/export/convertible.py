@@ -19,7 +19,7 @@ from tf_probunet.models.prob_unet import ProbUNet
 from tf_probunet.training.run_dir import RunDir
 
 # Largest difference of a probability between a SavedModel and the network that is
-# built anew from its settings and weights. Both add in the same order: some 1e-7.
+# rebuilt from its settings and weights. Both add in the same order: some 1e-7.
 _TOLERANCE = 1e-4
 
 
@@ -54,7 +54,7 @@ class Convertible:
         size = wanted or self.eval_size
         if size is None:
             raise ValueError(
-                "the model does not say how large its images are, expected --image_size"
+                "the model does not say how large its images are; give --image_size"
             )
         check_size(self.model, size)
         return size
@@ -99,10 +99,10 @@ def load(
         ValueError: not exactly one of the two is given, the model has no latents, or
             the SavedModel is damaged or of another version.
     """
-    if (run_dir is None) == (saved_model is None):
-        raise ValueError("expected either --run_dir or --saved_model")
-    if saved_model is not None:
+    if run_dir is None and saved_model is not None:
         return _from_saved_model(saved_models.load(saved_model))
+    if run_dir is None or saved_model is not None:
+        raise ValueError("expected either --run_dir or --saved_model")
     directory = RunDir(pathlib.Path(run_dir))
     config, dataset = directory.config(), directory.dataset()
     model = directory.load_model(checkpoint)
@@ -117,13 +117,19 @@ def load(
 
 
 def check_latents(model: tf.keras.Model) -> None:
-    """Checks that a model has latents.
+    """Checks that a model has latents with a Gaussian prior.
 
     Raises:
-        ValueError: it has none.
+        ValueError: it has none, or its prior is a mixture.
     """
     if not isinstance(model, ProbUNet):
         raise ValueError(_no_latents(model.name))
+    components = model.config.prior_components
+    if components > 1:
+        raise ValueError(
+            f"the prior is a mixture of {components} Gaussians, expected a model "
+            "trained with --prior_components=1"
+        )
 
 
 def check_size(model: ProbUNet, size: int) -> None:
@@ -162,7 +168,7 @@ def write(out_file: pathlib.Path, content: bytes, description: dict[str, Any]) -
 
 
 def _from_saved_model(loaded: saved_models.LoadedModel) -> Convertible:
-    """Builds the network anew with the weights of a SavedModel.
+    """Rebuilds the network with the weights of a SavedModel.
 
     Its own functions decode samples in a loop and check their inputs. Converters do
     not understand either.
@@ -171,6 +177,7 @@ def _from_saved_model(loaded: saved_models.LoadedModel) -> Convertible:
         name = loaded.metadata["model"]
         raise ValueError(f"{loaded.path}: {_no_latents(name)}")
     model = export.load_model(loaded)
+    check_latents(model)
     image_shape = loaded.dataset.get("image_shape", [None])
     convertible = Convertible(
         model=model,
@@ -190,7 +197,7 @@ def _from_saved_model(loaded: saved_models.LoadedModel) -> Convertible:
 
 
 def _check_rebuilt(convertible: Convertible, path: pathlib.Path) -> None:
-    """Checks that the network built anew samples as the SavedModel does."""
+    """Checks that the rebuilt network samples as the SavedModel does."""
     image, noise = example(convertible.model, 2 * convertible.model.config.size_divisor)
     expected = convertible.sample(image, noise)
     built = dataclasses.replace(
@@ -211,7 +218,7 @@ def example(
     """Returns an image and noise to compare a conversion with the original on."""
     random = np.random.default_rng(0)
     image = random.random([1, size, size, model.config.image_channels], np.float32)
-    noise = random.normal(size=[1, num_samples, model.config.latent_dim])
+    noise = random.normal(size=[1, num_samples, model.config.num_latents])
     return image, noise.astype(np.float32)
 
 

@@ -10,7 +10,7 @@ import dataclasses
 import os
 import pathlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -34,6 +34,19 @@ from tf_probunet.training import ensemble
 from tf_probunet.training.run_dir import CHECKPOINT_ERRORS, RunDir
 
 _WEIGHT = "weights/{}/.ATTRIBUTES/VARIABLE_VALUE"  # TensorFlow's name for the i-th
+
+
+class Run(Protocol):
+    """What is asked of a run; a `RunDir` answers it."""
+
+    def config(self) -> Config:
+        """Returns the configuration of the run."""
+
+    def dataset(self) -> dict[str, Any]:
+        """Returns the description of the training data."""
+
+    def history(self) -> list[dict[str, Any]]:
+        """Returns what the weights were trained on before."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,7 +131,7 @@ def export_ensemble(
 
     Args:
         members: a pattern for their run directories, such as "runs/unet_*".
-        out_dir: where to write. It is no member, even if the pattern matches it.
+        out_dir: where to write. It is not a member, even if the pattern matches it.
         checkpoint: "best" by validation of each member, or "last".
         results: an evaluation of an earlier export of the same weights, for the model
             card.
@@ -219,7 +232,7 @@ def load_model(described: Description) -> SegmentationModel:
 
 def save(
     model: SegmentationModel,
-    run_dir: RunDir,
+    run_dir: Run,
     out_dir: files.Path,
     *,
     validation: dict[str, Any] | None,
@@ -245,7 +258,7 @@ def save(
         FileNotFoundError: there are no results, or the SavedModel that was evaluated
             no longer exists.
         ValueError: `out_dir` exists already, or should be overwritten but holds
-            something else than a SavedModel; the results are damaged or of another
+            something other than a SavedModel; the results are damaged or of another
             model; or another command is writing to `out_dir`.
     """
     origin = _Origin(
@@ -344,8 +357,8 @@ def _scores_of(model: SegmentationModel, results: files.Path) -> dict[str, Any]:
     scored = SavedModelDir(described.pop("path"))  # Means nothing elsewhere.
     if not scored.exists:
         raise FileNotFoundError(
-            f"{results}: holds the scores of {scored.path}, which is no SavedModel "
-            "(any more), expected it to compare the weights with"
+            f"{results}: holds the scores of {scored.path}, which is not a SavedModel "
+            "(any more); it is needed to compare the weights"
         )
     if described["fingerprint"] not in scored.scored_fingerprints():
         raise ValueError(
@@ -387,5 +400,5 @@ def _check_free(out_dir: pathlib.Path, overwrite: bool) -> None:
     is_empty = out_dir.is_dir() and not any(out_dir.iterdir())
     if not is_empty and not SavedModelDir(out_dir).exists:
         raise ValueError(
-            f"{out_dir}: holds something else than a SavedModel; it is not replaced"
+            f"{out_dir}: holds something other than a SavedModel; it is not replaced"
         )

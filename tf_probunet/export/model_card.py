@@ -32,10 +32,10 @@ _LIDC = """## Training data and licence
 """  # noqa: E501
 
 _LIMITS = """\
-For research on segmentation under ambiguity. This is no medical device, and its samples
-are no diagnosis. The model has only seen crops like those it was trained on. On other
-scanners, resolutions or regions, its samples and their frequencies may be wrong without
-any sign."""
+For research on segmentation under ambiguity. This is not a medical device, and its
+samples are not a diagnosis. The model has only seen crops like those it was trained on.
+On other scanners, resolutions or regions, its samples and their frequencies may be
+wrong without any sign."""
 
 _STREET_LIMITS = """\
 For research on segmentation under ambiguity. The new classes are made up: which of them
@@ -122,7 +122,9 @@ def read_scores(path: files.Path) -> dict[str, Any]:
             f"{path}: source of the model is {results['model']['source']!r}, expected "
             "'saved_model': the results of a SavedModel of run/export.py"
         )
-    distances = {k: results[k] for k in ("ged", "floor") if k in results}
+    distances: dict[str, Any] = {
+        k: results[k] for k in ("ged", "floor") if k in results
+    }
     for name, by_count in distances.items():
         for count, value in by_count.items():
             if value["mean"] is None:
@@ -166,7 +168,7 @@ def _without_places(command: str, path: pathlib.Path) -> str:
     try:
         words = shlex.split(command)
     except ValueError as error:
-        raise ValueError(f"{path}: command is no command line ({error})") from error
+        raise ValueError(f"{path}: command is not a command line ({error})") from error
     parts = [word.partition("=") for word in words]
     return shlex.join(
         f"{flag}{equals}{pathlib.PurePath(value).name if value else ''}"
@@ -347,10 +349,10 @@ def _lidc_limits(config: Config, dataset: dict[str, Any]) -> str:
         limits.append(f"Crops are resampled to pixels of {spacing:g} mm.")
     if preparation.get("format") == "png_slices":
         limits.append(
-            "Each crop was rescaled to its own least and largest value before it "
+            "Each crop was rescaled to its own smallest and largest value before it "
             "became 8-bit, so the same tissue has other values in another crop."
         )
     limits.append(
-        "The patients were selected for research; they are no screening population."
+        "The patients were selected for research; they are not a screening population."
     )
     return "\n" + "\n".join(f"- {limit}" for limit in limits) + "\n"

@@ -102,7 +102,7 @@ def convert(model: Any, image_size: int) -> bytes:
 
 
 def compare(content: bytes, source: convertible.Convertible, size: int) -> float:
-    """Returns how much an ONNX file differs from the model that it was made of.
+    """Returns how much an ONNX file differs from the model that it was made from.
 
     Args:
         content: of the file.

@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from tf_probunet import seeds
+from tf_probunet.models import latent
 from tf_probunet.models.base import SegmentationModel
 from tf_probunet.models.prob_unet import ProbUNet
 
@@ -75,16 +76,16 @@ class Signatures:
                 shared then.
         """
         network = network or self.network()
-        if self.sees is None:
+        sees = self.sees
+        if sees is None:
             return network
 
         def call(name: str, image: tf.Tensor, *others: tf.Tensor) -> Outputs:
             image = self._checked_frame(image)
             if name in _TAKE_LABELS:
-                labels, *others = others
-                labels = self._checked_labels(image, labels)
-                others = (_middle(labels, self.sees), *others)
-            outputs = network[name](_middle(image, self.sees), *others)
+                labels = self._checked_labels(image, others[0])
+                others = (_middle(labels, sees), *others[1:])
+            outputs = network[name](_middle(image, sees), *others)
             if name not in _GIVE_MAPS:
                 return outputs
             return {key: _framed(key, maps, image) for key, maps in outputs.items()}
@@ -163,7 +164,7 @@ class Signatures:
             # The prior's mean is decoded with the samples, so the U-Net runs once.
             prior = self.model.prior(image)
             z = self.model.sample_latents(prior, num_samples, image_seeds)
-            z = tf.concat([prior.mean()[:, None], z], axis=1)  # [B, 1 + S, L]
+            z = tf.concat([latent.centre(prior)[:, None], z], axis=1)  # [B, 1 + S, L]
             decoded = segmentations(
                 self.model.decode_in_chunks(self.model.features(image), z)
             )
@@ -177,7 +178,17 @@ class Signatures:
         return {"mean": mean, "entropy": entropy, "labels": labels}
 
     def _prior(self, image):
-        return _moments(self.model.prior(self._checked_image(image)))
+        """Mean and standard deviation, and the components if it is a mixture."""
+        prior = self.model.prior(self._checked_image(image))
+        if not latent.is_mixture(prior):
+            return _moments(prior)
+        parts = _moments(prior.components_distribution)
+        return {
+            **_moments(prior),
+            "component_weights": latent.mixture_weights(prior),
+            "component_means": parts["mean"],
+            "component_stddevs": parts["stddev"],
+        }
 
     def _posterior(self, image, labels):
         image = self._checked_image(image)

@@ -49,13 +49,17 @@ def presences(results: Results) -> Presences:
         raise UnavailableError(
             f"{results.path}: no results on ambiguity, which need at least two graders"
         )
+    number = results.summary["data"]["graders"]
+    if results.has("num_graders"):
+        number = results.array("num_graders")
+    counts, ambiguous = ambiguity.presence_of_several(counts, graders, number)
     rule = None
     if found.get("threshold") is not None:
         rule = ambiguity.Rule(found["threshold"], found["direction"])
     return Presences(
         name=results.name,
         counts=counts,
-        ambiguous=(graders > 0) & (graders < results.summary["data"]["graders"]),
+        ambiguous=ambiguous,
         num_samples=found["num_samples"],
         rule=rule,
     )

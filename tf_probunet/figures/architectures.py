@@ -156,7 +156,7 @@ def draw_dropout_unet() -> Figure:
     """Draws the Dropout U-Net: another mask, another sample."""
     canvas = Canvas(7.6, 2.9)
     _unet(canvas, dropped=2, output="$S_i$")
-    canvas.text(3.1, -1.2, "dropout p = 0.5, drawn anew for each sample", fontsize=7)
+    canvas.text(3.1, -1.2, "dropout p = 0.5, redrawn for each sample", fontsize=7)
     return canvas.figure
 
 
@@ -235,6 +235,33 @@ def draw_prob_unet() -> Figure:
     return canvas.figure
 
 
+def draw_mixture_prior() -> Figure:
+    """Draws the Probabilistic U-Net with a mixture prior, as it samples."""
+    canvas = Canvas(9.4, 5.4)
+    y, level = 1.3, -1.0
+    image = canvas.labelled(0.2, y, "image X")
+    canvas.arrow(image, (2.7, y))
+    end = canvas.unet(2.7, y - 0.25)
+    canvas.arrow(end, (6.7, y))
+    done = canvas.f_comb(6.7, y, latent=True)
+    canvas.arrow(done, (8.0, y))
+    canvas.labelled(8.0, y, "$S_i$")
+    canvas.arrow((0.65, y - 0.31), (1.2, level))
+    for i, (height, width) in enumerate(_SCALES):
+        canvas.box(1.2 + 0.42 * i, level, width, 0.8 * height, style.ORANGE)
+    canvas.text(1.8, level + 0.85, "prior net", fontsize=7)
+    for k, name in enumerate(("1", "2", "K")):
+        row = level + (0.75, 0.0, -1.1)[k]
+        canvas.arrow((2.5, level), (3.0, row))
+        text = f"$\\pi_{name}$, $\\mu_{name}$, $\\sigma_{name}$"
+        source = canvas.labelled(3.0, row, text, width=1.6)
+        canvas.arrow(source, (5.7, level))
+    canvas.text(3.8, level - 0.52, "$\\vdots$")
+    z = canvas.latents(5.7, level)
+    canvas.arrow(z, (6.76, y - 0.75))
+    return canvas.figure
+
+
 def draw_ablations() -> Figure:
     """Draws the three ablations, as they are trained."""
     canvas = Canvas(8.9, 18.6)
@@ -279,6 +306,7 @@ def draw_image2image_vae() -> Figure:
 
 PICTURES: dict[str, Callable[[], Figure]] = {
     "prob_unet": draw_prob_unet,
+    "mixture_prior": draw_mixture_prior,
     "ablations": draw_ablations,
     "unet": draw_unet,
     "unet_ensemble": draw_unet_ensemble,

@@ -51,7 +51,7 @@ def scores(results: Results) -> Scores:
     counts, values = results.array("counts"), results.array("ged")
     if not values.size:
         raise ValueError(f"{results.path}: no images, expected at least one")
-    means = [results.interval("ged", n) for n in results.counts]
+    means = [results.required_interval("ged", n) for n in results.counts]
     low, high = (
         np.array([_number(mean[side]) for mean in means]) for side in ("low", "high")
     )
@@ -134,13 +134,10 @@ def _strip(
         label="images",
     )
     mean = values.mean()
-    if (
-        model.low is not None
-        and np.isfinite([model.low[column], model.high[column]]).all()
-    ):
-        axis.plot(
-            [x, x], [model.low[column], model.high[column]], color="black", lw=1.2
-        )
+    if model.low is not None and model.high is not None:
+        bounds = [model.low[column], model.high[column]]
+        if np.isfinite(bounds).all():
+            axis.plot([x, x], bounds, color="black", lw=1.2)
     axis.plot(
         x,
         mean,
@@ -187,7 +184,11 @@ def _draw_floors(axis: Axes, floors: Sequence[float]) -> None:
             axis.plot(ends, (floor, floor), zorder=3, label="floor", **_FLOOR_LINE)
 
 
-_FLOOR_LINE = {"color": "black", "linewidth": 1.2, "linestyle": (0, (4, 2))}
+_FLOOR_LINE: dict[str, Any] = {
+    "color": "black",
+    "linewidth": 1.2,
+    "linestyle": (0, (4, 2)),
+}
 
 
 def _floor(models: Sequence[Scores], count: int) -> float:

@@ -208,8 +208,11 @@ def _draw_mosaic(axis: Axes, shown: Plane, window: tuple, binary: bool) -> None:
     ticks = range(-int(edge), int(edge) + 1)
     axis.set_xticks(ticks)
     axis.set_yticks(ticks)
-    for dim, label in zip(shown.dims, (axis.set_xlabel, axis.set_ylabel)):
-        label(f"$z_{{{dim}}}$ in standard deviations of the prior", labelpad=1)
+    across, up = (
+        f"$z_{{{dim}}}$ in standard deviations of the prior" for dim in shown.dims
+    )
+    axis.set_xlabel(across, labelpad=1)
+    axis.set_ylabel(up, labelpad=1)
 
 
 def _mosaic(samples: np.ndarray, binary: bool) -> np.ndarray:
@@ -256,8 +259,10 @@ def _draw_graders(axis: Axes, shown: Plane, binary: bool) -> None:
         beyond = bool((inside[places] != shown.positions[places]).any())
         # Numbers fade with the distance, but stay visible.
         alpha = max(0.6, float(0.8 ** shown.off_plane[places].min()))
+        x, y = inside[places].mean(axis=0)
         axis.text(
-            *inside[places].mean(axis=0),
+            x,
+            y,
             f"({names})" if beyond else names,
             color=colour,
             alpha=alpha,
@@ -322,11 +327,11 @@ def _draw_strip(
 def _window(shown: Plane, binary: bool) -> tuple[slice, slice]:
     """Returns the rows and columns to show: for lesions a square around all masks."""
     height, width = shown.image.shape[:2]
-    marked = pictures.foreground(shown.samples).any(axis=(0, 1))
-    marked |= pictures.foreground(shown.graders).any(axis=0)
+    marked = np.any(pictures.foreground(shown.samples), axis=(0, 1))
+    marked = marked | np.any(pictures.foreground(shown.graders), axis=0)
     if not binary or not marked.any():
         return slice(0, height), slice(0, width)
-    spans = [np.flatnonzero(marked.any(axis=axis)) for axis in (1, 0)]
+    spans = [np.flatnonzero(np.any(marked, axis=axis)) for axis in (1, 0)]
     longest = max(int(np.ptp(span)) + 1 for span in spans)
     side = min(height, width, int(np.ceil(longest * (1 + 2 * _MARGIN))))
     slices = []
@@ -412,7 +417,7 @@ def _ranges(numbers: Sequence[int]) -> str:
             runs[-1].append(number)
         else:
             runs.append([number])
-    texts = []
+    texts: list[str] = []
     for run in runs:
         texts += [f"{run[0]}–{run[-1]}"] if len(run) > 2 else map(str, run)
     lines = [",".join(texts[i : i + 4]) for i in range(0, len(texts), 4)]

@@ -7,7 +7,6 @@ import pathlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-import numpy as np
 from matplotlib.figure import Figure
 
 from tf_probunet import locks
@@ -157,17 +156,18 @@ def _sample_grid(request: Request) -> Named:
     for results in request.models():
         shown = request.samples(results, _GRID_IMAGES)
         if not request.keys and not request.num_images:
-            height, width = shown.images.shape[1:3]
+            height, width = shown.images[0].shape[:2]
             shown = shown.first(max(1, _GRID_IMAGES * height // width))
         switched = _is_switched(results)
         truths = [
             sample_grid.ground_truth(graders, switched, _TRUTHS_SHOWN)
             for graders in shown.graders
         ]
-        number = min(len(truth.maps) for truth in truths)
+        # The likely modes of all scenes, as many as each has; graders as they are.
+        number = min(len(truth.maps) for truth in truths) if switched else None
         figure = sample_grid.draw(
             images=shown.images,
-            graders=np.stack([truth.maps[:number] for truth in truths]),
+            graders=[truth.maps[:number] for truth in truths],
             samples=shown.samples,
             layout=request.layout,
             grader_word="truth" if switched else "grader",
@@ -241,7 +241,7 @@ def _ambiguity(request: Request) -> Named:
 
 def _uncertainty(request: Request) -> Named:
     chosen = {r.name: request.samples(r, 6) for r in request.models()}
-    several = {name: s for name, s in chosen.items() if s.samples.shape[1] > 1}
+    several = {name: s for name, s in chosen.items() if len(s.samples[0]) > 1}
     if not several:
         raise UnavailableError("there is one sample per image; expected two or more")
     for name, shown in several.items():

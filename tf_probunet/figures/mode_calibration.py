@@ -206,9 +206,9 @@ def _draw_mode_bars(
 
 def _draw_flips(axis: Axes, order: np.ndarray) -> None:
     flipped = MODE_BITS[order]  # [32, 5]
-    x, y = np.nonzero(flipped)
-    axis.scatter(*np.nonzero(~flipped), s=9, marker="s", color="#DDDDDD", linewidths=0)
-    axis.scatter(x, y, s=9, marker="s", color="black", linewidths=0)
+    for marked, colour in ((~flipped, "#DDDDDD"), (flipped, "black")):
+        x, y = np.nonzero(marked)
+        axis.scatter(x, y, s=9, marker="s", color=colour, linewidths=0)
     axis.set_yticks(range(len(SWITCHES)), [f"{s.name} 2" for s in SWITCHES])
     axis.set_xticks(range(len(order)), order)
     axis.tick_params(length=0)

@@ -138,6 +138,6 @@ def _legend_entries(stacks: Sequence[np.ndarray]) -> list[Patch]:
         if label < NUM_CLASSES
     ]
     if IGNORE_LABEL in present:
-        colour = tuple(value / 255 for value in IGNORE_COLOR)
-        entries.append(Patch(color=colour, label="ignored"))
+        red, green, blue = (value / 255 for value in IGNORE_COLOR)
+        entries.append(Patch(color=(red, green, blue), label="ignored"))
     return entries

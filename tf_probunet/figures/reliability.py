@@ -74,12 +74,12 @@ def _draw_curve(axis: Axes, name: str, sums: Reliability, place: int) -> None:
 
 
 def _draw_bins(axis: Axes, sums: Reliability, place: int, number: int) -> None:
-    num_bins = len(sums.count)
+    num_bins = len(sums.number)
     centres = (np.arange(num_bins) + 0.5) / num_bins
     width = 0.8 / num_bins / number
     axis.bar(
         centres + (place - (number - 1) / 2) * width,
-        sums.count,
+        sums.number,
         width,
         color=style.MODEL_COLOURS[place % len(style.MODEL_COLOURS)],
     )

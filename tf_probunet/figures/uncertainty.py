@@ -53,7 +53,7 @@ def entropy_bits(shares: np.ndarray) -> np.ndarray:
     return -(shares * np.log2(np.where(shares > 0, shares, 1))).sum(axis=0) + 0.0
 
 
-def _most_bits(samples: np.ndarray) -> float:
+def _most_bits(samples: Sequence[np.ndarray]) -> float:
     """Returns where the scale of entropies ends: their largest, and at least one bit.
 
     All images share the scale, so that one with less entropy looks darker.
@@ -93,9 +93,9 @@ def most_different(samples: np.ndarray) -> Pair:
 @style.styled()
 def draw(
     *,
-    images: np.ndarray,
-    graders: np.ndarray,
-    samples: np.ndarray,
+    images: Sequence[np.ndarray],
+    graders: Sequence[np.ndarray],
+    samples: Sequence[np.ndarray],
     keys: Sequence[str],
     title: str = "",
 ) -> Figure:
@@ -110,9 +110,9 @@ def draw(
     brightest at the largest of all images; and the two samples that are furthest apart.
 
     Args:
-        images: [N, H, W, C] in 0..1.
-        graders: [N, G, H, W] labels.
-        samples: [N, S, H, W] labels, S at least 2.
+        images: N images [H, W, C] in 0..1, each of its own size.
+        graders: [G, H, W] labels of each image, which has its own number G.
+        samples: [S, H, W] labels of each image, S at least 2.
         keys: [N].
         title: above the figure.
 
@@ -122,10 +122,11 @@ def draw(
     Raises:
         ValueError: there is only one sample.
     """
-    binary = pictures.is_binary(graders, samples)
+    binary = pictures.is_binary(*graders, *samples)
     columns = _LESION_COLUMNS if binary else _STREET_COLUMNS
-    stacks = () if binary else (graders, samples)
-    sheet = _Sheet(len(images), len(columns), images.shape[1] / images.shape[2], stacks)
+    stacks = () if binary else (*graders, *samples)
+    aspect = max(image.shape[0] / image.shape[1] for image in images)
+    sheet = _Sheet(len(images), len(columns), aspect, stacks)
     if title:
         sheet.page.text(
             sheet.page.width / 2, 0.04, title, ha="center", va="top", fontsize=9

@@ -88,7 +88,8 @@ class CropConfig(Checked):
     @property
     def chooses(self) -> bool:
         """Whether the user wants certain slices."""
-        return not (self.slice is self.instance_number is self.z_mm is None)
+        chosen = (self.slice, self.instance_number, self.z_mm)
+        return any(value is not None for value in chosen)
 
     def choose(
         self,

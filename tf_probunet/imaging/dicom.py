@@ -17,7 +17,7 @@ import pydicom.errors
 from pydicom import filereader
 from pydicom.errors import InvalidDicomError
 from pydicom.filereader import data_element_generator
-from pydicom.tag import Tag
+from pydicom.tag import BaseTag, Tag
 from pydicom.uid import (
     DeflatedExplicitVRLittleEndian,
     ExplicitVRBigEndian,
@@ -134,7 +134,7 @@ def read_header(path: files.Path, name: str) -> SliceHeader | None:
 
     Args:
         path: the file.
-        name: how the file is called in the report.
+        name: what the file is called in the report.
 
     Returns:
         The header; None if the file is not DICOM, or not CT.
@@ -160,7 +160,7 @@ def _plain_header(start: bytes, name: str) -> SliceHeader | None:
     pydicom's data sets would take twice the time, for a quarter of a million files.
 
     Returns:
-        What `_any_header` would return; None where it is to be asked.
+        What `_any_header` would return; None if `_any_header` has to read the file.
     """
     try:
         stream = io.BytesIO(start)
@@ -191,15 +191,18 @@ def _plain_header(start: bytes, name: str) -> SliceHeader | None:
             z_mm=float(texts["ImagePositionPatient"].split("\\")[-1]),
             slice_location_mm=float(location) if location else None,
             instance_number=int(texts.get("InstanceNumber") or 0),
-            shape=tuple(int.from_bytes(side, "little") for side in sides),
+            shape=(
+                int.from_bytes(sides[0], "little"),
+                int.from_bytes(sides[1], "little"),
+            ),
         )
     except _PYDICOM_ERRORS:
-        return None  # Perhaps only because the rest of the file is not there.
+        return None  # Perhaps only because `start` is not the whole file.
 
 
 def _elements(
     stream: io.BytesIO,
-    tags: Mapping[int, str],
+    tags: Mapping[BaseTag, str],
     *,
     last: int,
     is_implicit: bool = False,
@@ -254,7 +257,7 @@ def read_dataset(path: files.Path, name: str, **kwargs: Any) -> pydicom.Dataset 
 
     Args:
         path: the file.
-        name: how the file is called in the report.
+        name: what the file is called in the report.
         **kwargs: for `pydicom.dcmread`.
 
     Returns:
@@ -324,7 +327,7 @@ def read_pixels(path: files.Path, name: str) -> tuple[np.ndarray, tuple[float, f
 
     Args:
         path: the DICOM file.
-        name: how the file is called in the report.
+        name: what the file is called in the report.
 
     Returns:
         image: [rows, columns] int16, in Hounsfield units.
@@ -367,7 +370,7 @@ def read_pixels(path: files.Path, name: str) -> tuple[np.ndarray, tuple[float, f
     # which most scanners give, need half of that and half the time.
     is_whole = all(v.is_integer() and abs(v) < 2**14 for v in (slope, intercept))
     if is_whole and pixels.dtype.itemsize <= 2:
-        hounsfield = pixels.astype(np.int32)
+        hounsfield: np.ndarray = pixels.astype(np.int32)
         hounsfield *= int(slope)
         hounsfield += int(intercept)
     else:
@@ -387,7 +390,7 @@ def _check_shape(shape: tuple[int, int], name: str) -> None:
 
 
 def _check_not_deflated(stream: files.BoundedReader) -> None:
-    """Leaves the stream where it is; pydicom unpacks deflated files without a limit."""
+    """Refuses deflated files, which pydicom would unpack without a limit."""
     # pydicom finds the transfer syntax in the same way, so nothing gets past this.
     filereader.read_preamble(stream, force=False)
     syntax = filereader._read_file_meta_info(stream).get("TransferSyntaxUID")
@@ -479,10 +482,11 @@ def _well_placed(
     for header in headers:
         location = header.slice_location_mm
         z_mm = abs(header.z_mm)
-        fits = location is None or abs(abs(location) - z_mm) <= _TOLERANCE_MM
-        if fits or keep_mismatch:
+        if location is None or abs(abs(location) - z_mm) <= _TOLERANCE_MM:
             kept.append(header)
-        if not fits:
+        else:
+            if keep_mismatch:
+                kept.append(header)
             problems.append(
                 Problem(
                     MISMATCH_KEPT if keep_mismatch else MISMATCH,

@@ -39,8 +39,8 @@ def read_series(
         paths: DICOM files, in any order. Copies of a slice are skipped.
         name: of the results.
         crop: selects a series and slices.
-        folder: that was searched for the files. DICOM files other than CT slices are
-            skipped there. None for files that the user named.
+        folder: the folder that was searched for the files. DICOM files other than CT
+            slices are skipped there. None for files that the user named.
 
     Raises:
         ValueError: a file is damaged or not a CT slice, there are several series, the
@@ -143,6 +143,8 @@ def _geometry(
     path: str, spacing_mm: tuple[float, float], step_mm: float | None
 ) -> Geometry | None:
     dataset = dicom.read_dataset(path, path, stop_before_pixels=True)
+    if dataset is None:
+        return None
     orientation = _numbers(dataset, "ImageOrientationPatient")
     position = _numbers(dataset, "ImagePositionPatient")
     if len(orientation) != 6 or len(position) != 3:
@@ -154,7 +156,7 @@ def _geometry(
     affine[:3, 0] = flip * along_row * spacing_mm[1]
     affine[:3, 1] = flip * along_column * spacing_mm[0]
     normal = np.cross(along_row, along_column)
-    # Slices of a tilted gantry are closer to each other than their heights.
+    # With a tilted gantry, slices are closer to each other than their heights say.
     apart_mm = _thickness(dataset) if step_mm is None else step_mm * abs(normal[2])
     affine[:3, 2] = flip * normal * (apart_mm or 1.0)
     affine[:3, 3] = flip * position

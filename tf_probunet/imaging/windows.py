@@ -6,6 +6,9 @@ import numpy as np
 
 from tf_probunet.config import DataConfig
 
+# A few very bright or dark pixels must not decide about all others.
+_PERCENTILES = (0.5, 99.5)
+
 
 def training_window(intensity: str, data: DataConfig) -> tuple[float, float]:
     """Returns the values that became 0 and 1 in training.
@@ -21,9 +24,22 @@ def training_window(intensity: str, data: DataConfig) -> tuple[float, float]:
     return 0.0, 255.0
 
 
+def file_window(pixels: np.ndarray, rule: str) -> tuple[float, float]:
+    """Returns the values of an image file that become 0 and 1.
+
+    Args:
+        pixels: all values of the file.
+        rule: "minmax" for the smallest and largest, "percentiles" for 0.5 and 99.5 %.
+    """
+    if rule == "minmax":
+        return float(pixels.min()), float(pixels.max())
+    low, high = np.percentile(pixels, _PERCENTILES)
+    return float(low), float(high)
+
+
 def apply_window(pixels: np.ndarray, low: float, high: float) -> np.ndarray:
     """Maps `low` to 0 and `high` to 1, and clips: float32 of the same shape."""
-    scaled = (pixels - low) / max(high - low, np.finfo(np.float32).tiny)
+    scaled = (pixels - low) / max(high - low, float(np.finfo(np.float32).tiny))
     return scaled.clip(0.0, 1.0).astype(np.float32)
 
 

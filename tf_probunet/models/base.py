@@ -87,14 +87,17 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         if config.energy_weight or segments:
             logits = self.energy_samples(shared, seeds.fold_in(seed, 1))
         if config.energy_weight:
-            terms["energy_distance"] = self._energy_distance(logits, batch)
+            weights = self.energy_weights(shared)
+            terms["energy_distance"] = self._energy_distance(logits, weights, batch)
             terms["loss"] += config.energy_weight * terms["energy_distance"]
         if segments:
             terms["segmentation"] = self._segmentation(logits, batch)
             terms["loss"] += config.segmentation_weight * terms["segmentation"]
         return terms
 
-    def _energy_distance(self, logits: tf.Tensor, batch: Batch) -> tf.Tensor:
+    def _energy_distance(
+        self, logits: tf.Tensor, weights: tf.Tensor | None, batch: Batch
+    ) -> tf.Tensor:
         """Returns the mean energy distance of samples [B, S, H, W, K]."""
         config, labels = self.config, grader_maps(batch)
         settings = {
@@ -102,6 +105,7 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
             "ignore_label": config.ignore_label,
             "epsilon": config.energy_epsilon,
             "overlap": config.energy_overlap,
+            "sample_weights": weights,
         }
         if config.switched:  # All draws of the flips have the same 32 modes.
             distances = losses.switched_energy_distance(labels=labels[:, 0], **settings)
@@ -160,6 +164,18 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         count = min(self.config.energy_samples, self.max_samples or math.inf)
         logits = self.sample(shared, count, seed)
         return tf.ensure_shape(logits, [None, count, None, None, None])
+
+    def energy_weights(self, shared: Any) -> tf.Tensor | None:
+        """Returns the weights of the samples for the energy distance.
+
+        Args:
+            shared: what `shared` returned.
+
+        Returns:
+            [B, S] with a sum of 1 for each image, or None if all weigh the same.
+        """
+        del shared
+        return None
 
     @abc.abstractmethod
     def sample(

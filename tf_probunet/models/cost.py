@@ -117,10 +117,10 @@ def _m_heads_cost(config: ModelConfig, size: tuple[int, int]) -> Cost:
 
 
 def _prob_unet_cost(config: ModelConfig, size: tuple[int, int]) -> Cost:
-    image, latent = config.image_channels, config.latent_dim
+    image, latent = config.image_channels, config.num_latents
     seen = config.num_classes + (image if config.posterior_sees_image else 0)
     posterior = _gaussian(config, seen, size)
-    prior = [] if config.fixed_prior else _gaussian(config, image, size)
+    prior = [] if config.fixed_prior else _prior(config, size)
     width = config.comb_channels or config.base_channels
     first, *rest = _head(config, config.num_classes, size, width)
     if config.injection == "start":
@@ -160,7 +160,17 @@ def _unet(config: ModelConfig, inputs: int, size: tuple[int, int]) -> list[Conv]
 def _gaussian(config: ModelConfig, inputs: int, size: tuple[int, int]) -> list[Conv]:
     height, width = size[0] // config.latent_pooling, size[1] // config.latent_pooling
     encoder = _encoder(config, inputs, (height, width))
-    return [*encoder, Conv(1, encoder[-1].outputs, 2 * config.latent_dim, 1)]
+    return [*encoder, Conv(1, encoder[-1].outputs, 2 * config.num_latents, 1)]
+
+
+def _prior(config: ModelConfig, size: tuple[int, int]) -> list[Conv]:
+    *encoder, last = _gaussian(config, config.image_channels, size)
+    components = config.prior_components
+    if components == 1:
+        return [*encoder, last]
+    # A mixture has a weight for each of its Gaussians.
+    outputs = components * (last.outputs + 1)
+    return [*encoder, dataclasses.replace(last, outputs=outputs)]
 
 
 def _head(

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import tensorflow as tf
-import tensorflow_probability as tfp
+from tensorflow_probability import distributions as tfd
 
 from tf_probunet.dataset import cityscapes_labels
-
-tfd = tfp.distributions
 
 
 def cross_entropy(
@@ -85,15 +83,47 @@ def negative_elbo(
         Scalars, averaged over the batch: `loss`, `cross_entropy`, `kl`, and the parts
         of `kl` that belong to each latent dimension, `kl_0`, `kl_1` and so on.
     """
-    reconstruction = weighted_mean(nats, weights)
-    per_dimension = weighted_mean(kl_per_dimension(posterior, prior), weights)  # [L]
-    kl = tf.reduce_sum(per_dimension)
+    kl = kl_per_dimension(posterior, prior)  # [B, L]
+    per_dimension = tf.unstack(weighted_mean(kl, weights))
     return {
-        "loss": reconstruction + beta * kl,
-        "cross_entropy": reconstruction,
-        "kl": kl,
-        **{f"kl_{i}": part for i, part in enumerate(tf.unstack(per_dimension))},
+        **summed(nats=nats, kl=tf.reduce_sum(kl, axis=-1), beta=beta, weights=weights),
+        **{f"kl_{i}": part for i, part in enumerate(per_dimension)},
     }
+
+
+def summed(
+    *,
+    nats: tf.Tensor,
+    kl: tf.Tensor,
+    beta: float | tf.Tensor,
+    weights: tf.Tensor | None = None,
+) -> dict[str, tf.Tensor]:
+    """Returns the loss of Eq. 4 and its terms from cross-entropy and KL, each [B]."""
+    reconstruction, divergence = (weighted_mean(v, weights) for v in (nats, kl))
+    return {
+        "loss": reconstruction + beta * divergence,
+        "cross_entropy": reconstruction,
+        "kl": divergence,
+    }
+
+
+def monte_carlo_kl(
+    *, posterior: tfd.Distribution, prior: tfd.Distribution, z: tf.Tensor
+) -> tf.Tensor:
+    """Estimates KL(Q || P) without a closed form, from draws of the posterior.
+
+        KL ~ 1/N sum_n log Q(z_n) - log P(z_n)
+
+    Args:
+        posterior: Q, batch [B].
+        prior: P, batch [B].
+        z: [N, B, L], drawn from the posterior as functions of its parameters, so that
+            the gradient is that of the KL divergence.
+
+    Returns:
+        [B], in nats. A single estimate may be below 0.
+    """
+    return tf.reduce_mean(posterior.log_prob(z) - prior.log_prob(z), axis=0)
 
 
 def weighted_mean(values: tf.Tensor, weights: tf.Tensor | None) -> tf.Tensor:
@@ -149,6 +179,7 @@ def energy_distance(
     epsilon: float = 1e-3,
     overlap: str = "product",
     grader_mask: tf.Tensor | None = None,
+    sample_weights: tf.Tensor | None = None,
 ) -> tf.Tensor:
     """Returns the squared energy distance between soft samples and graders.
 
@@ -173,6 +204,8 @@ def energy_distance(
             grader is the same in both cases.
         grader_mask: [B, G] bool, which of the label maps are a grader's; None for all.
             Each image has its own number of graders in all means.
+        sample_weights: [B, S] with a sum of 1 for each image, for weighted means over
+            the samples; None for equal weights.
 
     Returns:
         [B].
@@ -188,9 +221,9 @@ def energy_distance(
         counts = tf.cast(counts, samples.dtype)[:, None, ..., None]
         samples, graders = samples * counts, graders * counts
     weights = None if grader_mask is None else mask_weights(grader_mask, samples.dtype)
-    cross = _products(samples, graders, epsilon, None, weights)
+    cross = _products(samples, graders, epsilon, sample_weights, weights)
     among_graders = _products(graders, graders, epsilon, weights, weights)
-    among_samples = _among_samples(samples, epsilon, overlap)
+    among_samples = _among_samples(samples, epsilon, overlap, sample_weights)
     return 2.0 * cross - among_samples - among_graders
 
 
@@ -207,6 +240,7 @@ def switched_energy_distance(
     ignore_label: int | None = None,
     epsilon: float = 1e-3,
     overlap: str = "product",
+    sample_weights: tf.Tensor | None = None,
 ) -> tf.Tensor:
     """Returns the squared energy distance between soft samples and the 32 modes.
 
@@ -223,6 +257,7 @@ def switched_energy_distance(
         ignore_label: pixels with this label do not count.
         epsilon: a number of pixels. A class with far fewer counts as absent.
         overlap: as in `energy_distance`.
+        sample_weights: as in `energy_distance`.
 
     Returns:
         [B].
@@ -253,9 +288,14 @@ def switched_energy_distance(
         epsilon,
     )  # [B, 32, 32]
     weights = tf.constant(cityscapes_labels.MODE_PROBABILITIES, dtype)
-    cross = tf.einsum("bsm,m->b", cross, weights) / tf.cast(tf.shape(areas)[1], dtype)
+    cross = tf.einsum("bsm,m->bs", cross, weights)
+    if sample_weights is None:
+        cross = tf.reduce_mean(cross, axis=1)
+    else:
+        cross = tf.reduce_sum(sample_weights * cross, axis=1)
     spread = tf.einsum("bmn,m,n->b", among_modes, weights, weights)
-    return 2.0 * cross - _among_samples(samples, epsilon, overlap) - spread
+    among_samples = _among_samples(samples, epsilon, overlap, sample_weights)
+    return 2.0 * cross - among_samples - spread
 
 
 def unswitched(labels: tf.Tensor) -> tf.Tensor:
@@ -283,11 +323,13 @@ def unswitched_logits(logits: tf.Tensor) -> tf.Tensor:
     return old + tf.nn.softplus(others - old)
 
 
-def _among_samples(samples: tf.Tensor, epsilon: float, overlap: str) -> tf.Tensor:
+def _among_samples(
+    samples: tf.Tensor, epsilon: float, overlap: str, weights: tf.Tensor | None
+) -> tf.Tensor:
     """Returns the mean distance [B] of all pairs of samples [B, S, H, W, K]."""
     if overlap == "product":
-        return _products(samples, samples, epsilon)
-    return _minima(samples, epsilon)
+        return _products(samples, samples, epsilon, weights, weights)
+    return _minima(samples, epsilon, weights)
 
 
 def _products(
@@ -314,9 +356,14 @@ def _products(
     return distances
 
 
-def _minima(samples: tf.Tensor, epsilon: float) -> tf.Tensor:
+def _minima(
+    samples: tf.Tensor, epsilon: float, weights: tf.Tensor | None = None
+) -> tf.Tensor:
     """Returns the mean distance [B] of all pairs, with minima as intersections."""
     num_samples = samples.shape[1]
+    if weights is None:
+        equal = tf.constant(1.0 / num_samples, samples.dtype)
+        weights = tf.fill(tf.shape(samples)[:2], equal)
     areas = tf.reduce_sum(samples, axis=[2, 3])  # [B, S, K]
     total = tf.zeros(tf.shape(samples)[:1], samples.dtype)
     # Pairs (i, i + d) for each shift d. The shift n - d gives the pairs of d again.
@@ -328,8 +375,9 @@ def _minima(samples: tf.Tensor, epsilon: float) -> tf.Tensor:
             epsilon,
         )
         times = 1.0 if 2 * shift == num_samples else 2.0
-        total += times * tf.reduce_mean(distances, axis=1)
-    return total / num_samples
+        both = weights * tf.roll(weights, shift, axis=1)
+        total += times * tf.reduce_sum(both * distances, axis=1)
+    return total
 
 
 def _distance(shared: tf.Tensor, together: tf.Tensor, epsilon: float) -> tf.Tensor:

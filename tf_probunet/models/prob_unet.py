@@ -7,11 +7,11 @@ The three ablations of the paper are settings of the same class: `fixed_prior`,
 from __future__ import annotations
 
 import tensorflow as tf
-import tensorflow_probability as tfp
+from tensorflow_probability import distributions as tfd
 
 from tf_probunet import noise, seeds
 from tf_probunet.config import SAMPLINGS, ModelConfig
-from tf_probunet.models import losses
+from tf_probunet.models import latent, losses
 from tf_probunet.models.base import (
     Batch,
     SegmentationModel,
@@ -20,10 +20,8 @@ from tf_probunet.models.base import (
 )
 from tf_probunet.models.blocks import Initializers
 from tf_probunet.models.f_comb import FComb
-from tf_probunet.models.latent import GaussianEncoder, gaussian
+from tf_probunet.models.latent import GaussianEncoder, Latents, MixtureEncoder
 from tf_probunet.models.unet import UNetCore
-
-tfd = tfp.distributions
 
 # The most activations of f_comb that are held at once (4 MB), unless a single sample of
 # the batch has more. On a CPU, 2 to 16 MB take the same time and 64 MB take longer.
@@ -46,18 +44,17 @@ class ProbUNet(SegmentationModel):
         init = Initializers(config.initializer, seed)
         self._late = config.injection == "end"
         self.unet = UNetCore(config, init)
-        self.prior_net = (
-            None
-            if config.fixed_prior
-            else GaussianEncoder(config, config.latent_dim, init, "prior")
-        )
-        self.posterior_net = GaussianEncoder(
-            config, config.latent_dim, init, "posterior"
-        )
+        size, components = config.num_latents, config.prior_components
+        self.prior_net: GaussianEncoder | None = None
+        if components > 1:
+            self.prior_net = MixtureEncoder(config, size, components, init, "prior")
+        elif not config.fixed_prior:
+            self.prior_net = GaussianEncoder(config, size, init, "prior")
+        self.posterior_net = GaussianEncoder(config, size, init, "posterior")
         self.f_comb = FComb(
             config.comb_channels or config.base_channels,
             config.num_classes,
-            config.latent_dim if self._late else 0,
+            config.num_latents if self._late else 0,
             init,
         )
 
@@ -66,12 +63,17 @@ class ProbUNet(SegmentationModel):
         """The layer that computes the logits."""
         return self.f_comb
 
-    def prior(self, image: tf.Tensor) -> tfd.MultivariateNormalDiag:
-        """Returns P(z | X) for images [B, H, W, C] (Eq. 1)."""
+    def prior(self, image: tf.Tensor) -> Latents:
+        """Returns P(z | X) for images [B, H, W, C] (Eq. 1).
+
+        With `prior_components` above 1, it is a mixture of Gaussians.
+        """
         if self.prior_net is None:
-            mean = tf.zeros([tf.shape(image)[0], self.config.latent_dim])
-            return gaussian(mean, tf.zeros_like(mean))
-        return gaussian(*self.prior_net(image))
+            mean = tf.zeros([tf.shape(image)[0], self.config.num_latents])
+            return latent.gaussian(mean, tf.zeros_like(mean))
+        if self.config.prior_components > 1:
+            return latent.mixture(*self.prior_net(image))
+        return latent.gaussian(*self.prior_net(image))
 
     def posterior(
         self, *, image: tf.Tensor, labels: tf.Tensor
@@ -83,7 +85,7 @@ class ProbUNet(SegmentationModel):
         inputs = tf.one_hot(labels, self.config.num_classes)
         if self.config.posterior_sees_image:
             inputs = tf.concat([image, inputs], axis=-1)
-        return gaussian(*self.posterior_net(inputs))
+        return latent.gaussian(*self.posterior_net(inputs))
 
     def features(self, image: tf.Tensor) -> tf.Tensor:
         """Computes what all samples of an image have in common.
@@ -108,7 +110,7 @@ class ProbUNet(SegmentationModel):
         shape, num_samples = tf.shape(features), tf.shape(z)[1]
         planes = tf.broadcast_to(
             z[:, :, None, None, :],
-            [shape[0], num_samples, shape[1], shape[2], self.config.latent_dim],
+            [shape[0], num_samples, shape[1], shape[2], self.config.num_latents],
         )
         images = tf.repeat(features[:, None], num_samples, axis=1)
         inputs = tf.concat([images, planes], axis=-1)  # [B, S, H, W, C + L]
@@ -130,13 +132,13 @@ class ProbUNet(SegmentationModel):
         left_out = {id(v) for v in posterior}
         return [v for v in self.trainable_variables if id(v) not in left_out]
 
-    def shared(self, image: tf.Tensor) -> tuple[tf.Tensor, tfd.MultivariateNormalDiag]:
+    def shared(self, image: tf.Tensor) -> tuple[tf.Tensor, Latents]:
         """Returns the features and the prior of the images."""
         return self.features(image), self.prior(image)
 
     def fit_terms(
         self,
-        shared: tuple[tf.Tensor, tfd.MultivariateNormalDiag],
+        shared: tuple[tf.Tensor, Latents],
         batch: Batch,
         seed: tf.Tensor,
         kl_weight: float | tf.Tensor,
@@ -148,29 +150,59 @@ class ProbUNet(SegmentationModel):
         posterior = self._posteriors(batch["image"], labels)
         drawn = tf.random.stateless_normal(tf.shape(posterior.mean()), seed)
         z = posterior.mean() + posterior.stddev() * drawn  # [B G, L]
-        z = tf.reshape(z, [-1, num_graders, self.config.latent_dim])
+        z = tf.reshape(z, [-1, num_graders, self.config.num_latents])
         logits = self.decode(features, z)  # [B, G, H, W, K]
         weights = grader_weights(batch)
-        return losses.negative_elbo(
-            nats=tf.reshape(self.cross_entropy(logits, labels), [-1]),
+        settings = {
+            "nats": tf.reshape(self.cross_entropy(logits, labels), [-1]),
+            "beta": kl_weight * self.config.kl_beta,
+            "weights": None if weights is None else tf.reshape(weights, [-1]),
+        }
+        prior = latent.repeat(prior, num_graders)
+        if not latent.is_mixture(prior):
+            return losses.negative_elbo(posterior=posterior, prior=prior, **settings)
+        shape = [self.config.kl_samples, *tf.unstack(tf.shape(posterior.mean()))]
+        drawn = tf.random.stateless_normal(shape, seeds.fold_in(seed, 2))
+        kl = losses.monte_carlo_kl(
             posterior=posterior,
-            prior=_repeat(prior, num_graders),
-            beta=kl_weight * self.config.beta,
-            weights=None if weights is None else tf.reshape(weights, [-1]),
+            prior=prior,
+            z=posterior.mean() + posterior.stddev() * drawn,  # [N, B G, L]
         )
+        return losses.summed(kl=kl, **settings)
 
     def energy_samples(
-        self, shared: tuple[tf.Tensor, tfd.MultivariateNormalDiag], seed: tf.Tensor
+        self, shared: tuple[tf.Tensor, Latents], seed: tf.Tensor
     ) -> tf.Tensor:
-        """Decodes latents drawn from the prior: [B, S, H, W, K] logits."""
+        """Decodes latents drawn from the prior: [B, S, H, W, K] logits.
+
+        Each component of a mixture has the same number of samples, so that
+        `energy_weights` has a gradient. S is then rounded up to a multiple of it.
+        """
         features, prior = shared
-        config, mean = self.config, prior.mean()
-        z = noise.NOISES[config.energy_noise](
-            seeds.per_image(seed, tf.shape(mean)[0]),
-            config.energy_samples,
-            config.latent_dim,
-        )
-        return self.decode(features, mean[:, None] + prior.stddev()[:, None] * z)
+        draw = noise.NOISES[self.config.energy_noise]
+        image_seeds = seeds.per_image(seed, tf.shape(features)[0])
+        count, size = self.config.energy_samples, self.config.num_latents
+        if not latent.is_mixture(prior):
+            z = draw(image_seeds, count, size)
+            return self.decode(features, latent.from_noise(prior, z))
+        components = self.config.prior_components
+        each = -(-count // components)
+        parts = prior.components_distribution
+        z = [
+            parts.mean()[:, k, None]
+            + parts.stddev()[:, k, None]
+            * draw(seeds.fold_in_each(image_seeds, k), each, size)
+            for k in range(components)
+        ]
+        return self.decode(features, tf.concat(z, axis=1))
+
+    def energy_weights(self, shared: tuple[tf.Tensor, Latents]) -> tf.Tensor | None:
+        """Returns the weights of a mixture's components, shared by their samples."""
+        config, prior = self.config, shared[1]
+        if not latent.is_mixture(prior):
+            return None
+        each = -(-config.energy_samples // config.prior_components)
+        return tf.repeat(latent.mixture_weights(prior) / each, each, axis=1)
 
     def _posteriors(
         self, image: tf.Tensor, labels: tf.Tensor
@@ -196,20 +228,19 @@ class ProbUNet(SegmentationModel):
 
     def sample_latents(
         self,
-        distribution: tfd.MultivariateNormalDiag,
+        distribution: Latents,
         num_samples: int | tf.Tensor,
         seed: tf.Tensor,
         sampling: str = "independent",
     ) -> tf.Tensor:
         """Draws latents [B, S, L]; `seed` is int32[2] or int32[B, 2]."""
-        mean, stddev = distribution.mean(), distribution.stddev()
-        z = noise.draw(
+        drawn = noise.draw(
             sampling,
-            seeds.per_image(seed, tf.shape(mean)[0]),
+            seeds.per_image(seed, distribution.batch_shape_tensor()[0]),
             num_samples,
-            self.config.latent_dim,
+            latent.noise_dimensions(distribution),
         )
-        return mean[:, None] + stddev[:, None] * z
+        return latent.from_noise(distribution, drawn)
 
     def reconstruct(
         self, *, image: tf.Tensor, labels: tf.Tensor, seed: tf.Tensor
@@ -290,13 +321,3 @@ def _merge(x: tf.Tensor) -> tf.Tensor:
     shape = tf.shape(x)
     merged = tf.concat([[shape[0] * shape[1]], shape[2:]], axis=0)
     return tf.ensure_shape(tf.reshape(x, merged), [None, *x.shape[2:]])
-
-
-def _repeat(
-    distribution: tfd.MultivariateNormalDiag, times: int
-) -> tfd.MultivariateNormalDiag:
-    """Repeats each Gaussian of the batch [B]: [B times]."""
-    return tfd.MultivariateNormalDiag(
-        tf.repeat(distribution.mean(), times, axis=0),
-        tf.repeat(distribution.stddev(), times, axis=0),
-    )

@@ -93,6 +93,9 @@ ENSEMBLE = "unet_ensemble"
 # The keys are the names in `run/compare_models.py --models`.
 VARIANTS = {
     "prob_unet": Variant("Probabilistic U-Net", "prob_unet"),
+    "mixture_prior": Variant(
+        "Probabilistic U-Net, mixture prior", "prob_unet", {"prior_components": 4}
+    ),
     "fixed_prior": Variant(
         "fixed prior", "prob_unet", {"fixed_prior": True}, is_ablation=True
     ),

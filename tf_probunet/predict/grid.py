@@ -170,10 +170,10 @@ def plan(
     """
     if shape is None:
         shape = resampled_shape(region.shape, spacing_mm, target_mm)
-    shape = tuple(shape)
     part = _part(region, shape, seen_size, center) if seen_size else None
     seen = shape if part is None else part.shape
-    padded = tuple(-(-size // divisor) * divisor for size in seen)
+    height, width = (-(-size // divisor) * divisor for size in seen)
+    padded = (height, width)
     if padded != seen and not pad:
         to = "the model's scale" if target_mm is None else f"{target_mm:g} mm"
         at = f" (after resampling to {to})" if shape != region.shape else ""

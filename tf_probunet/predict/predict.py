@@ -128,7 +128,7 @@ def _check_free(
         is_empty = path.is_dir() and not any(path.iterdir())
         if path.exists() and not is_empty and not (path / SUMMARY_NAME).is_file():
             raise ValueError(
-                f"{path}: holds something else than results; it is not replaced"
+                f"{path}: holds something other than results; it is not replaced"
             )
 
 

@@ -255,11 +255,11 @@ def _check_resampled(planned: grid.Grid, image: InputImage, model: LoadedModel) 
     per_pixel = 20 * channels + 8 * model.network.num_classes
     what = f"{image.describe()}: {height}x{width} pixels"
     if planned.shape != planned.region.shape:
-        target = target_mm(image, model)
-        if target is None:
+        target, pixel_mm = target_mm(image, model), image.spacing_mm
+        if target is None or pixel_mm is None:
             what += f" (resampled from {planned.region.height}x{planned.region.width})"
         else:
-            spacing = " x ".join(f"{mm:g}" for mm in image.spacing_mm)
+            spacing = " x ".join(f"{mm:g}" for mm in pixel_mm)
             what += f" (of {spacing} mm, resampled to {target:g} mm)"
     limits.check(
         height * width * per_pixel + planned.resampling_bytes,
@@ -292,10 +292,11 @@ def _approximate_shape(
     If a size that fits the model is close, it is taken instead. None if the resolution
     is known exactly, or not at all.
     """
+    target, spacing = target_mm(image, model), image.spacing_mm
     if reduced is not None:
         scales = (reduced, reduced)
-    elif model.spacing_mm is None and target_mm(image, model) is not None:
-        scales = tuple(mm / target_mm(image, model) for mm in image.spacing_mm)
+    elif model.spacing_mm is None and target is not None and spacing is not None:
+        scales = (spacing[0] / target, spacing[1] / target)
     else:
         return None
     shape, step = [], model.size_divisor
@@ -309,7 +310,7 @@ def _approximate_shape(
 def _frame_scale(image: InputImage, model: LoadedModel) -> float | None:
     """Returns the factor from a large camera frame to the model's; None for others.
 
-    An image no larger than the model's frames is taken for one, or for a part of one.
+    An image no larger than the model's frames is treated as one, or as a part of one.
     """
     frame = model.camera_frame
     if frame is None or all(n <= f for n, f in zip(image.shape, frame)):
@@ -339,12 +340,13 @@ def _centred(
             f"expected one inside the {image.shape[0]}x{image.shape[1]} pixels"
         )
     size = (side, side)
-    if target is not None:
+    if target is not None and image.spacing_mm is not None:
         # One pixel more than the image has is enough to show that it is too small.
-        size = tuple(
+        height, width = (
             max(1, round(min(side * target / mm, length + 1)))
             for mm, length in zip(image.spacing_mm, image.shape)
         )
+        size = (height, width)
     region = grid.region_around(center, size, image.shape)
     return region, (side, side) if region.shape == size else None
 
@@ -358,6 +360,10 @@ def _notes(
             "the region's smallest and largest values became 0 and 1 "
             "(--window=minmax), as in the pictures that the model was trained on"
         )
+    if model.intensity_rule is not None and crop.window is None:
+        rule, window = model.intensity_rule
+        how = "{:g} and {:g}".format(*window) if window else f"the {rule} of the image"
+        notes.append(f"{how} became 0 and 255, as in the training images")
     notes += _resolution_notes(image, model, crop, planned)
     if model.dataset["intensity"] == "hu" and image.pixels.min() >= 0:
         notes.append("no value is below 0, which is odd for Hounsfield units")
@@ -383,19 +389,19 @@ def _resolution_notes(
     image: InputImage, model: LoadedModel, crop: CropConfig, planned: grid.Grid
 ) -> list[str]:
     target, spacing = model.input_spacing_mm, image.spacing_mm
-    if planned.by_area:
+    if model.camera_frame is not None:
         height, width = model.camera_frame
-        return [
-            f"the image was taken for a camera frame and reduced by the factor "
-            f"{_frame_scale(image, model):.3g}: the model was trained on frames of "
-            f"{height}x{width} pixels"
-        ]
-    if model.camera_frame is not None and image.shape != model.camera_frame:
-        height, width = model.camera_frame
-        return [
-            f"the image was taken for a part of a camera frame of {height}x{width} "
-            "pixels, at the same scale"
-        ]
+        if planned.by_area:
+            return [
+                f"the image was treated as a camera frame and reduced by the factor "
+                f"{_frame_scale(image, model):.3g}: the model was trained on frames of "
+                f"{height}x{width} pixels"
+            ]
+        if image.shape != model.camera_frame:
+            return [
+                "the image was treated as a part of a camera frame of "
+                f"{height}x{width} pixels, at the same scale"
+            ]
     if target is None:
         return []
     if spacing is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -81,13 +82,16 @@ def draw(
     per_sample = image.shape[0] * image.shape[1] * model.network.num_classes * 4
     chunk = max(1, _MAX_BYTES // per_sample)
     for start in range(0, count, chunk):
-        part_z = z[None, start : start + chunk]
-        yield _blend(
-            image,
-            lambda part, z=part_z: model.call("decode", part[None], z, about=about),
-            tile_size,
-            model.size_divisor,
+        decode = functools.partial(
+            _decode, model, z[None, start : start + chunk], about
         )
+        yield _blend(image, decode, tile_size, model.size_divisor)
+
+
+def _decode(
+    model: LoadedModel, z: np.ndarray, about: str, part: np.ndarray
+) -> dict[str, np.ndarray]:
+    return model.call("decode", part[None], z, about=about)
 
 
 def draw_set(
@@ -168,19 +172,24 @@ def draw_latents(
     prior = model.call("prior", seen[None], about=about)
     mean, stddev = prior["mean"], prior["stddev"]  # [1, L]
     image_seed = seeds.fold_in(seeds.root(tf.constant(seed)), 0)
-    drawn = noise.draw(sampling, image_seed[None], count, mean.shape[1])[0].numpy()
-    return mean + stddev * drawn
+    is_mixture = "component_weights" in prior
+    dimensions = mean.shape[1] + is_mixture
+    drawn = noise.draw(sampling, image_seed[None], count, dimensions)
+    if is_mixture:
+        names = ("component_weights", "component_means", "component_stddevs")
+        return noise.of_mixture(drawn, *(prior[name] for name in names))[0].numpy()
+    return mean + stddev * drawn[0].numpy()
 
 
 def _reduced(image: np.ndarray, divisor: int) -> np.ndarray:
     shrink = np.sqrt(_MAX_PRIOR_PIXELS / (image.shape[0] * image.shape[1]))
     if shrink >= 1:
         return image
-    shape = tuple(
+    height, width = (
         max(divisor, int(size * shrink) // divisor * divisor)
         for size in image.shape[:2]
     )
-    return resample(image, shape)
+    return resample(image, (height, width))
 
 
 def _blend(
@@ -194,13 +203,14 @@ def _blend(
     parts = tiles(shape, tile_size, divisor)
     if len(parts) == 1:
         return decode(image)["probabilities"][0]
-    total, weight = 0.0, np.zeros(shape, np.float32)
+    total: np.ndarray | None = None
+    weight = np.zeros(shape, np.float32)
     for tile in parts:
         probabilities = decode(image[tile.rows, tile.cols])["probabilities"][0]
-        if isinstance(total, float):
+        if total is None:
             num, classes = probabilities.shape[0], probabilities.shape[-1]
             total = np.zeros((num, *shape, classes), np.float32)
         total[:, tile.rows, tile.cols] += probabilities * tile.weights[..., None]
         weight[tile.rows, tile.cols] += tile.weights
-    total /= weight[..., None]
-    return total
+    assert total is not None  # An image has at least one tile.
+    return total / weight[..., None]

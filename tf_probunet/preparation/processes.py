@@ -36,7 +36,7 @@ def pool(num_workers: int) -> Iterator[concurrent.futures.ProcessPoolExecutor]:
             yield executor
     except BrokenProcessPool as error:
         raise OSError(
-            f"one of {num_workers} processes died, perhaps for want of memory; run "
+            f"one of {num_workers} processes died, perhaps because memory ran out; run "
             f"again with fewer (--num_workers): finished units are kept"
         ) from error
     finally:

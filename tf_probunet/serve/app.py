@@ -25,7 +25,7 @@ from tf_probunet.serve.service import Answer, Service
 
 _log = logging.getLogger(__name__)
 _ROUTES = "POST /predict, GET /health, GET /metrics"
-# A client that sends too much can still read why if no more than this is thrown away.
+# Up to this much of a body that is too large is read, so that the client gets a reply.
 _MAX_DISCARDED = 2**28
 
 

@@ -72,18 +72,18 @@ class Batcher:
             deadline: by `time.monotonic`.
 
         Raises:
-            TimeoutError: the deadline has passed, or the service stops.
+            TimeoutError: the deadline has passed, or the service is stopping.
             ValueError: the model fails on the image.
         """
         call = _Call(function, tuple(tensors), about)
         with self._changed:
             if self._closed:
-                raise TimeoutError("the service stops")
+                raise TimeoutError("the service is stopping")
             self._waiting.append(call)
             self._changed.notify()
         try:
             return call.result.result(max(0.0, deadline - time.monotonic()))
-        # On Python 3.9 and 3.10 the first is none of the built-in one.
+        # Python 3.9 and 3.10 have two classes for it.
         except (concurrent.futures.TimeoutError, TimeoutError) as error:
             call.result.cancel()
             raise TimeoutError(str(error)) from error
@@ -101,7 +101,7 @@ class Batcher:
                 self._changed.wait_for(lambda: self._waiting or self._closed)
                 if self._closed:
                     for call in self._waiting:
-                        call.fail(TimeoutError("the service stops"))
+                        call.fail(TimeoutError("the service is stopping"))
                     return
                 batch = self._next()
             batch = [c for c in batch if c.result.set_running_or_notify_cancel()]
@@ -126,7 +126,7 @@ class Batcher:
             outputs = self._model.call(
                 first.function, *_joined(batch), about=first.about
             )
-        # Whatever it is belongs to the request that waits, not to this thread.
+        # Any error belongs to the waiting request, not to this thread.
         except Exception as error:
             if len(batch) == 1:
                 first.result.set_exception(error)

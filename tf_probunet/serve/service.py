@@ -1,4 +1,4 @@
-"""Turns an uploaded image into an answer. Knows nothing of HTTP."""
+"""Turns an uploaded image into an answer. Knows nothing about HTTP."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Service:
         config: ServeConfig,
         observe: Callable[[str, int], None] = lambda function, size: None,
     ) -> None:
-        """Starts to accept images.
+        """Starts accepting images.
 
         Args:
             model: to segment with.
@@ -105,7 +105,7 @@ class Service:
             pass
 
     def close(self) -> None:
-        """Stops to accept images."""
+        """Stops accepting images."""
         self._batcher.close()
 
     def answer(
@@ -156,7 +156,9 @@ class Service:
                 raise ValueError(
                     f"unknown parameter {name!r}, expected one of {', '.join(known)}"
                 )
-        given = {name: parameters[name] for name in _CROP if name in parameters}
+        given: dict[str, Any] = {
+            name: parameters[name] for name in _CROP if name in parameters
+        }
         for name in ("whole", "pad"):
             if name in given:
                 given[name] = _boolean(name, given[name])
@@ -249,7 +251,7 @@ def _number(
     parameters: Mapping[str, str], name: str, default: int, low: int, high: int
 ) -> int:
     text = parameters.get(name, str(default))
-    # Longer ones are no numbers of ours, and slow to read.
+    # A longer text is never valid, and slow to read.
     if re.fullmatch(r"-?[0-9]{1,12}", text) and low <= int(text) <= high:
         return int(text)
     raise ValueError(

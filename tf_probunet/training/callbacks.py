@@ -195,7 +195,7 @@ class ScalarLogs(StepCallback):
         self.restart_clock()
 
     def restart_clock(self) -> None:
-        """Starts to measure the speed anew, to leave out the time of other work."""
+        """Measures the speed from now on, to leave out the time of other work."""
         self._since_step, self._since = self.step, time.monotonic()
 
 

@@ -24,13 +24,17 @@ HISTORY_NAME = "history.json"
 KEPT_CHECKPOINTS = 3
 _LIST_NAME = "checkpoint"  # TensorFlow's name.
 
-_DATASET_FIELDS = {
+_DATASET_FIELDS: dict[str, list[type]] = {
     "name": [str],
     "fingerprint": [str],
     "class_names": [list],
     "intensity": [str],
 }
-_BEST_FIELDS = {"step": [int], "loss": [int, float], "ged": [int, float]}
+_BEST_FIELDS: dict[str, list[type]] = {
+    "step": [int],
+    "loss": [int, float],
+    "ged": [int, float],
+}
 
 # TensorFlow raises any of these for a damaged checkpoint.
 CHECKPOINT_ERRORS = (
@@ -167,8 +171,9 @@ class RunDir:
             raise ValueError(
                 f"{directory / name}: unreadable checkpoint ({damage.reason(error)})"
             ) from error
-        if decay and which == "last":  # The best one has the averages as weights.
-            model.weight_average.apply(model.trainable_variables)
+        average = model.weight_average
+        if average is not None and which == "last":  # The best has them as weights.
+            average.apply(model.trainable_variables)
         return model
 
     def _remove_temporaries(self) -> None:
@@ -187,8 +192,9 @@ class RunDir:
 class CheckpointStore:
     """The checkpoints in a directory. Only the last few are kept.
 
-    The files are those of `tf.train.CheckpointManager`. That class takes the name of
-    the directory for a pattern, though, and deletes matching files of other runs.
+    The files are those of `tf.train.CheckpointManager`. That class treats the
+    name of the directory as a pattern, though, and deletes matching files of other
+    runs.
     """
 
     def __init__(

@@ -85,7 +85,7 @@ def multi_worker() -> tf.distribute.Strategy:
         ValueError: `TF_CONFIG` is missing or does not describe a cluster of workers,
             or the port of this worker is taken.
     """
-    text = os.environ.get("TF_CONFIG")
+    text = os.environ.get("TF_CONFIG", "")
     check_tf_config(text)
     own, others = _own_and_others(text)
     wait_for(own, others, lambda line: print(line, file=sys.stderr, flush=True))

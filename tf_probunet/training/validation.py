@@ -15,6 +15,7 @@ import tensorflow as tf
 from tf_probunet import files, seeds
 from tf_probunet.config import Config
 from tf_probunet.dataset import input_pipeline, records, task
+from tf_probunet.dataset.cityscapes_labels import IGNORE_LABEL
 from tf_probunet.evaluation.metrics import ged, switched_modes
 from tf_probunet.figures import sample_grid, style
 from tf_probunet.models.base import Batch, SegmentationModel
@@ -166,7 +167,8 @@ class Validation(StepCallback):
         self._config, self._validator, self._writer = config, validator, writer
         self._run_dir, self._guard = run_dir, guard
         self._report, self._done = report, done
-        self._best, self._warning = run_dir.best_score(), None
+        self._best = run_dir.best_score()
+        self._warning: str | None = None
         self._store = CheckpointStore(checkpoint, run_dir.best, keep=1)
 
     def on_step(self, logs: Logs) -> None:
@@ -314,8 +316,9 @@ def _scorer(
     spec = info.spec
     kind = task.kind(spec, config.data.task)
     if kind == "switched":
+        ignore = IGNORE_LABEL if spec.ignore_label is None else spec.ignore_label
         return lambda samples, graders: switched_modes.energy_distance(
-            samples, graders[0], ignore=spec.ignore_label
+            samples, graders[0], ignore=ignore
         )
     if kind == "binary":
         return ged.energy_distance

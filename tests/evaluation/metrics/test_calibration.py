@@ -13,7 +13,7 @@ def test_pixel_reliability_hand_worked():
     # Means: 1/2 at 0, 2, 3; 1 at 1; 0 elsewhere. Votes of 2: 1 at 0, 2 at 1.
     samples, graders = np.stack([A, B]), np.stack([A, draw(1)])
     bins = calibration.pixel_reliability(samples, graders, num_bins=2)
-    np.testing.assert_array_equal(bins.count, [8, 8])
+    np.testing.assert_array_equal(bins.number, [8, 8])
     np.testing.assert_array_equal(bins.predicted, [0, 2 * (3 / 2 + 1)])
     np.testing.assert_array_equal(bins.observed, [0, 3])
     predicted, observed = bins.curve()
@@ -25,10 +25,10 @@ def test_pixel_reliability_hand_worked():
 def test_marked_only_leaves_out_the_undisputed_background():
     samples, graders = np.stack([A, B]), np.stack([A, draw(5)])
     bins = calibration.pixel_reliability(samples, graders, marked_only=True)
-    assert bins.count.sum() == 2 * 5
+    assert bins.number.sum() == 2 * 5
     assert bins.observed.sum() == 3
     nothing = calibration.pixel_reliability(EMPTY[None], EMPTY[None], marked_only=True)
-    assert nothing.count.sum() == 0
+    assert nothing.number.sum() == 0
     assert np.isnan(nothing.expected_calibration_error())
 
 
@@ -66,7 +66,7 @@ def test_shares_on_an_edge_go_up(number):
     bins = calibration.pixel_reliability(
         marks[:, None, :], np.zeros((1, 1, number + 1)), num_bins=number
     )
-    np.testing.assert_array_equal(bins.count, [1] * (number - 1) + [2])
+    np.testing.assert_array_equal(bins.number, [1] * (number - 1) + [2])
 
 
 def test_a_perfect_model_is_calibrated():
@@ -90,7 +90,7 @@ def test_presence_reliability():
     samples = np.stack([[A, EMPTY], [EMPTY, EMPTY], [A, B]])
     graders = np.stack([[A, A, EMPTY], [EMPTY, EMPTY, A], [B, B, B]])
     bins = calibration.presence_reliability(samples, graders, num_bins=2)
-    np.testing.assert_array_equal(bins.count, [3, 6])
+    np.testing.assert_array_equal(bins.number, [3, 6])
     np.testing.assert_array_equal(bins.predicted, [0, 3 * (1 / 2 + 1)])
     np.testing.assert_array_equal(bins.observed, [1, 2 + 3])
     expected = 3 / 9 * 1 / 3 + 6 / 9 * abs(4.5 / 6 - 5 / 6)

@@ -149,7 +149,7 @@ def test_by_presence():
     strata = statistics.by_presence(
         np.array([1.0, 2.0, 4.0, 8.0]), np.array([1, 4, 1, 2]), 4
     )
-    assert [stratum.count for stratum in strata.values()] == [0, 2, 1, 0, 1]
+    assert [stratum.number for stratum in strata.values()] == [0, 2, 1, 0, 1]
     np.testing.assert_array_equal(
         [stratum.mean for stratum in strata.values()], [np.nan, 2.5, 8, np.nan, 2]
     )

@@ -49,6 +49,28 @@ class Detection(NamedTuple):
     auroc: float
 
 
+def presence_of_several(
+    sample_presence: np.ndarray,
+    grader_presence: np.ndarray,
+    num_graders: int | np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Counts of samples, and whether graders disagree, of images with several graders.
+
+    Args:
+        sample_presence: [N], samples that mark a lesion.
+        grader_presence: [N], graders who do.
+        num_graders: M of all images, or [N] of each.
+
+    Returns:
+        The counts of samples and whether each image is ambiguous, without the images of
+        a single grader, who can't disagree.
+    """
+    number = np.broadcast_to(num_graders, np.shape(grader_presence))
+    several = number > 1
+    ambiguous = (grader_presence > 0) & (grader_presence < number)
+    return sample_presence[several], ambiguous[several]
+
+
 def presence_counts(masks: np.ndarray) -> np.ndarray:
     """Number of masks with foreground.
 

@@ -13,12 +13,12 @@ class Reliability(NamedTuple):
     """Sums per bin of predicted probability; add those of images with `merge`.
 
     Attributes:
-        count: [B] observations, one per grader and pixel (or per grader and image).
+        number: [B] observations, one per grader and pixel (or per grader and image).
         predicted: [B] sum of the predicted probabilities.
         observed: [B] sum of the graders' answers, 0 or 1.
     """
 
-    count: np.ndarray
+    number: np.ndarray
     predicted: np.ndarray
     observed: np.ndarray
 
@@ -28,22 +28,22 @@ class Reliability(NamedTuple):
         Raises:
             ValueError: the numbers of bins differ.
         """
-        if len(self.count) != len(other.count):
+        if len(self.number) != len(other.number):
             raise ValueError(
-                f"reliability has {len(self.count)} and {len(other.count)} bins; "
+                f"reliability has {len(self.number)} and {len(other.number)} bins; "
                 "expected the same number"
             )
         return Reliability(*(a + b for a, b in zip(self, other)))
 
     def curve(self) -> tuple[np.ndarray, np.ndarray]:
         """Mean prediction and observed share per bin, [B] each; NaN in empty bins."""
-        filled = np.where(self.count > 0, self.count, np.nan)
+        filled = np.where(self.number > 0, self.number, np.nan)
         return self.predicted / filled, self.observed / filled
 
     def expected_calibration_error(self) -> float:
         """Mean over observations of |mean prediction - observed share| of their bin."""
         gaps = np.abs(self.predicted - self.observed)
-        total = self.count.sum()
+        total = self.number.sum()
         return float(gaps.sum() / total) if total else float("nan")
 
 
@@ -149,7 +149,7 @@ def binned(
         return np.bincount(bins, weights, minlength=num_bins)
 
     return Reliability(
-        count=num_votes * np.bincount(bins, minlength=num_bins),
+        number=num_votes * np.bincount(bins, minlength=num_bins),
         predicted=num_votes * sums(predicted),
         observed=sums(votes),
     )

@@ -292,7 +292,7 @@ def _mean_ious(
     if labels.ignore is not None:
         ignored = (first == labels.ignore).any(0) | (second == labels.ignore).any(0)
         first, second = first[:, ~ignored], second[:, ~ignored]
-    total, count = 0.0, 0
+    total, count = np.zeros(1), np.zeros(1, int)
     for label in labels.scored:
         masks = ((maps == label).view(np.uint8) for maps in (first, second))
         ious, present = _ious(_intersections(*masks))

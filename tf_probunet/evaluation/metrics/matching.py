@@ -11,6 +11,9 @@ from scipy import optimize
 from tf_probunet.evaluation.metrics import checks
 from tf_probunet.evaluation.metrics.distances import Blocks, distance_blocks
 
+# The largest number of repeated samples and graders that are matched one to one.
+_MAX_REPEATED = 512
+
 
 class CollectiveInsight(NamedTuple):
     """The score of Rahman et al. (2023) and its three parts, each in [0, 1].
@@ -38,9 +41,9 @@ def hungarian_iou(
     """Mean IoU of the best matching of samples and graders of one image.
 
     Without weights, samples and graders are repeated up to the least common multiple of
-    their numbers and matched one to one. With weights, the matching is the optimal
-    transport between the two, which for equal weights is the same. Two empty masks have
-    IoU 1.
+    their numbers and matched one to one. With weights, or if that multiple is large,
+    the matching is the optimal transport between the two, which for equal weights is
+    the same. Two empty masks have IoU 1.
 
     Args:
         samples: [S, H, W] binary.
@@ -95,6 +98,9 @@ def matched_iou(
         columns = _weights(grader_weights, num_graders, "grader_weights")
         return 1.0 - _transport_cost(distances, rows, columns)
     size = math.lcm(num_samples, num_graders)
+    if size > _MAX_REPEATED:  # The same optimum, without the large square.
+        rows, columns = (np.full(n, 1 / n) for n in distances.shape)
+        return 1.0 - _transport_cost(distances, rows, columns)
     repeats = (size // num_samples, size // num_graders)
     repeated = np.tile(distances, repeats)
     rows, columns = optimize.linear_sum_assignment(repeated)

@@ -97,7 +97,9 @@ def representatives(
     towards = distances @ sample_weights
     diversity = float(sample_weights @ towards)
     value = _value(distances[np.ix_(indices, indices)], towards[indices], weights)
-    return Representatives(indices, weights, max(0.0, value - diversity), diversity)
+    return Representatives(
+        indices, weights, max(0.0, float(value - diversity)), diversity
+    )
 
 
 def choose(

@@ -45,7 +45,7 @@ class Interval(NamedTuple):
 class Stratum(NamedTuple):
     """Images of one kind, and the mean of their values (NaN without any)."""
 
-    count: int
+    number: int
     mean: float
 
 
@@ -92,7 +92,7 @@ def wilcoxon(
 
 def group_bootstrap(
     values: np.ndarray,
-    groups: Sequence[str],
+    groups: Sequence[str] | np.ndarray,
     *,
     seed: int,
     confidence: float = 0.95,
@@ -212,7 +212,7 @@ def _check_keys(first: Mapping[str, float], second: Mapping[str, float]) -> None
             )
 
 
-def _check_finite(values: np.ndarray, names: Sequence[str]) -> None:
+def _check_finite(values: np.ndarray, names: Sequence[str] | np.ndarray) -> None:
     finite = np.isfinite(values).all(axis=1)
     if not finite.all():
         where = int(np.argmin(finite))

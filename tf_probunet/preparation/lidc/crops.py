@@ -21,12 +21,14 @@ def crop(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Resamples a slice in plane and crops it around the lesion on it.
 
-    The crop is what one gets by resampling the whole slice and cutting: its pixels lie
-    on the same grid wherever the lesion is. Its centre is the centre of the tightest
-    box around all graders' masks on this slice, to the nearest pixel. Image and masks
-    are interpolated linearly (over a wider reach where the target pixels are larger
-    than the slice's, so that nothing is skipped); a mask holds the pixels of at least
-    one half. A mask that would vanish by that keeps its strongest pixel.
+    The result is the same as resampling the whole slice and then cutting out the crop,
+    so its pixels lie on the same grid wherever the lesion is. The crop is centred on
+    the tightest box around all graders' masks on this slice, to the nearest pixel.
+
+    Image and masks are interpolated linearly. Where the target pixels are larger than
+    the slice's, the interpolation reaches wider, so that no pixel is skipped. A pixel
+    belongs to a mask if its interpolated value is at least one half. A mask that would
+    become empty keeps its strongest pixel.
 
     Args:
         image: [rows, columns] int16, in Hounsfield units.
@@ -36,7 +38,7 @@ def crop(
         size: pixels on each side of the crop.
 
     Returns:
-        image: [size, size] int16, air (-1024) where the crop reaches over the edge.
+        image: [size, size] int16, air (-1024) where the crop reaches beyond the slice.
         masks: [G, size, size] bool.
     """
     weights, inside, window = [], [], []

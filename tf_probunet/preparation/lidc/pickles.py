@@ -259,7 +259,7 @@ class _Machine:
             for load in taken:
                 load.is_part = True
         if changed is not None and changed.is_part:
-            raise ValueError("it changes a value that is part of another already")
+            raise ValueError("it changes a value that is already part of another")
         made = changed or _Load()
         made.depth = max([made.depth, *(1 + load.depth for load in taken)])
         weight = sum(load.weight for load in taken)
@@ -351,7 +351,7 @@ def _content(content: Any, dtype: Any, shape: Any) -> bytes:
 
 def _reconstruct(kind: type, shape: Any, typecode: Any) -> _Array:
     if kind is not _Array:
-        raise ValueError("refused to make anything else than an array")
+        raise ValueError("refused to make anything other than an array")
     return _Array()
 
 
