@@ -194,7 +194,7 @@ def flag_name(field: dataclasses.Field) -> str:
 
 def _integers(field: dataclasses.Field, texts: Sequence[str]) -> tuple[int, ...]:
     if not all(text.strip().isdecimal() for text in texts):
-        example = ",".join(map(str, field.default or (1, 4, 8, 16)))
+        example = str(field.default or (1, 4, 8, 16)).strip("()").replace(" ", "")
         raise ValueError(
             f"{flag_name(field)} is {','.join(texts)!r}, expected numbers such as "
             f"{example}"

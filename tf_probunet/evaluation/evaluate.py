@@ -209,9 +209,10 @@ class _Evaluation:
 
     def _make_rules(self) -> scoring.Rules:
         config, spec = self._config, self._info.spec
-        protocol = PROTOCOLS.get(config.protocol)
+        asked = config.num_samples
+        assert asked and config.statistic and config.both_empty, "the config fills them"
+        protocol = PROTOCOLS[config.protocol] if config.protocol else None
         limit = self._source.max_samples
-        asked = config.num_samples or ()
         counts = tuple(n for n in asked if limit is None or n <= limit)
         if not counts:
             raise ValueError(

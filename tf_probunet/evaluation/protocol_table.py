@@ -81,7 +81,7 @@ def table(results: Mapping[str, dict[str, Any]]) -> list[list[str]]:
     for name, found in results.items():
         if PROTOCOLS[name].statistic:
             for count, value in found["ged"].items():
-                add(f"GED² of {count} samples", name, value)
+                add(f"GED² of {count} sample{'s' * (count != '1')}", name, value)
     cells = dict(sorted(cells.items(), key=lambda row: int(row[0].split()[2])))
     for name, found in results.items():
         if PROTOCOLS[name].matching_samples:
