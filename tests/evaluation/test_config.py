@@ -30,10 +30,27 @@ MODEL = {"saved_model": "a"}
             "both_empty is zero, but the protocol d_persona has one; leave out --both_",
         ),
         (
+            {**MODEL, "protocol": "mose", "sampling": "stratified"},
+            "sampling is stratified, but the protocol mose has independent; leave out",
+        ),
+        (
             {**MODEL, "protocol": "ccdm", "num_samples": (4, 1)},
             "num_samples is 1,4, but the protocol ccdm has 16,32,50,100; leave out",
         ),
         ({"samples_dir": "b", "task": "x"}, "task is 'x', expected one of plain, swi"),
+        ({**MODEL, "sampling": "sobol"}, "sampling is 'sobol', expected one of indep"),
+        (
+            {"samples_dir": "b", "sampling": "stratified"},
+            "samples_dir is 'b', expected None with sampling='stratified': files hold",
+        ),
+        (
+            {**MODEL, "sampling": "stratified", "statistic": "u"},
+            "statistic is 'u', expected 'v' with sampling='stratified'",
+        ),
+        (
+            {**MODEL, "sampling": "stratified", "by": "lesion"},
+            "by is 'lesion', expected 'image' with sampling='stratified'",
+        ),
         ({**MODEL, "split": None}, "split is None, expected str"),
     ],
 )

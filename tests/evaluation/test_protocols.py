@@ -10,7 +10,7 @@ from helpers.evaluations import SQUARE, run
 from tf_probunet.artifacts import results_dir
 from tf_probunet.evaluation import challenges, sample_files, summary, tables
 from tf_probunet.evaluation.metrics import distances, ged
-from tf_probunet.evaluation.protocols import PROTOCOLS, resolve
+from tf_probunet.evaluation.protocols import DEFAULTS, PROTOCOLS, resolve
 
 NOTHING = np.zeros_like(SQUARE)
 
@@ -28,7 +28,7 @@ def test_the_table_names_only_what_exists():
 
 
 def test_resolve():
-    nothing = {"statistic": None, "both_empty": None, "num_samples": None}
+    nothing = dict.fromkeys(DEFAULTS)
     assert resolve(None, nothing)["num_samples"] == (1, 4, 8, 16)
     assert resolve("d_persona", nothing)["both_empty"] == "one"
     assert resolve("curvas", {**nothing, "statistic": "u"})["statistic"] == "u"

@@ -10,6 +10,7 @@ DEFAULTS: dict[str, Any] = {
     "statistic": "v",
     "both_empty": "zero",
     "num_samples": (1, 4, 8, 16),
+    "sampling": "independent",
 }
 
 _REPEATED = (
@@ -28,6 +29,7 @@ class Protocol:
         statistic: of the energy distance; None if the source has no energy distance.
         both_empty: the distance of two empty masks; likewise.
         num_samples: numbers of samples; None if the source has one map per image.
+        sampling: how samples are drawn; likewise.
         matching: the matching rule; None if the source matches nothing.
         matching_samples: how many samples are matched for the Hungarian-matched IoU;
             None for all.
@@ -38,6 +40,7 @@ class Protocol:
     statistic: str | None = None
     both_empty: str | None = None
     num_samples: tuple[int, ...] | None = None
+    sampling: str | None = None
     matching: str | None = None
     matching_samples: int | None = None
     scores: tuple[str, ...] = ()
@@ -54,12 +57,14 @@ PROTOCOLS = {
         statistic="v",
         both_empty="zero",
         num_samples=(1, 4, 8, 16),
+        sampling="independent",
     ),
     "mose": Protocol(
         "Gao et al. 2023 (MoSE)",
         statistic="v",
         both_empty="zero",
         num_samples=(16, 50, 100),
+        sampling="independent",
         matching=_REPEATED,
         matching_samples=16,
     ),
@@ -68,6 +73,7 @@ PROTOCOLS = {
         statistic="v",
         both_empty="zero",
         num_samples=(16, 32, 50, 100),
+        sampling="independent",
         matching=_REPEATED,
         matching_samples=16,
     ),
@@ -76,6 +82,7 @@ PROTOCOLS = {
         statistic="v",
         both_empty="one",
         num_samples=(10, 30, 50),
+        sampling="independent",
         matching=_DISTINCT,
         scores=("d_persona_dice_soft", "dice_max", "dice_match"),
     ),
