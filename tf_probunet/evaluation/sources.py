@@ -203,9 +203,10 @@ class SavedModel:
     ) -> dict[str, np.ndarray]:
         """Returns the mean [L] of each image's prior, by key; images as for `draw`."""
         seen = input_pipeline.central_crop(images, self.data.eval_size)
+        seen = input_pipeline.mirror_pad(np.asarray(seen), self._model.size_divisor)
         means = [
             self._model.call("prior", one[None], about=key)["mean"][0]
-            for key, one in zip(keys, np.asarray(seen))
+            for key, one in zip(keys, seen)
         ]
         return dict(zip(keys, means))
 
@@ -236,6 +237,8 @@ class SavedModel:
         if self.ways == ("stacked",):
             return self.draw([key], image[None], count).labels
         seen = input_pipeline.central_crop(image[None], self.data.eval_size)
+        inner = seen.shape[1:3]
+        seen = input_pipeline.mirror_pad(seen, self._model.size_divisor)
         prior = self._model.call("prior", seen, about=key)
         size = latents.dimensions(prior)
         shared, own = (
@@ -254,7 +257,7 @@ class SavedModel:
             *(first, second, third),
             *(np.broadcast_to(one, first.shape) for one in (majority, labels[-1])),
         ]
-        stacked = np.stack(ways).astype(np.uint8)
+        stacked = input_pipeline.central_part(np.stack(ways).astype(np.uint8), inner)
         return input_pipeline.pad_to(stacked, image.shape[:2])
 
 
