@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -322,7 +323,7 @@ def _pixels(
     samples: np.ndarray, graders: np.ndarray, weights: np.ndarray | None
 ) -> Arrays:
     """Returns matching, agreement and calibration of one image of binary masks."""
-    weighted = {"sample_weights": weights}
+    weighted: dict[str, Any] = {"sample_weights": weights}
     insight = matching.collective_insight(samples, graders)
     values = {
         "collective_insight": insight.score,
