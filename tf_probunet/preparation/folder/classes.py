@@ -62,7 +62,7 @@ class Classes:
         Raises:
             ValueError: a value or colour is of no class.
         """
-        readings = []
+        readings: list[tuple[np.ndarray, Mapping[int, int], Any]] = []
         if mask.values is not None and self.by_value:
             readings.append((mask.values, self.by_value, str))
         if mask.colors is not None and self.by_color:
