@@ -26,6 +26,7 @@ _PUBLIC = {
     "UNet": "api.models",
     "DropoutUNet": "api.models",
     "MHeads": "api.models",
+    "SSN": "api.models",
     "Image2ImageVAE": "api.models",
     "train": "api.training",
     "TrainedRun": "api.training",

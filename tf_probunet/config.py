@@ -197,6 +197,14 @@ class ModelConfig(Checked):
         at_least=1,
         at_most=4096,
     )
+    input_pooling: int = field(
+        1,
+        "average the image over squares with this side before the U-Net, and enlarge "
+        "its features again, which makes the U-Net cheaper; losses take one label per "
+        "square. 1 for none",
+        at_least=1,
+        at_most=64,
+    )
     latent_pooling: int = field(
         1,
         "prob_unet, image2image_vae: average the inputs of the prior and posterior "
@@ -250,6 +258,12 @@ class ModelConfig(Checked):
         "distance, with every new class counted as its old one; 0 to leave it out",
         at_least=0,
     )
+    mode_weight: float = field(
+        0.0,
+        "switched task: weight of the chi-squared divergence between the frequencies "
+        "of the 32 modes in these samples and their probabilities; 0 to leave it out",
+        at_least=0,
+    )
     class_balance: float = field(
         0.0,
         "weigh each pixel in the cross-entropy by the frequency of its class in the "
@@ -279,6 +293,13 @@ class ModelConfig(Checked):
     fixed_prior: bool = field(
         False, "prob_unet: standard normal prior instead of a prior net (ablation)"
     )
+    prior_stddev: float = field(
+        1.0,
+        "prob_unet with fixed_prior: standard deviation of the prior; with a larger "
+        "one, samples differ more from the start",
+        at_least=1e-3,
+        at_most=1e3,
+    )
     posterior_sees_image: bool = field(
         True, "prob_unet: the posterior net sees the image too (off: ablation)"
     )
@@ -301,6 +322,21 @@ class ModelConfig(Checked):
         at_least=1,
         at_most=4096,
     )
+    covariance_rank: int = field(
+        10, "ssn: rank of the covariance of the logits", at_least=1, at_most=1024
+    )
+    logit_samples: int = field(
+        20,
+        "ssn: samples per image from which the likelihood is estimated in training",
+        at_least=1,
+        at_most=4096,
+    )
+    background_value: Optional[float] = field(
+        None,
+        "ssn: where the image is at most this in all channels, the logits do not "
+        "vary; for images with an empty surrounding, where the covariance may grow "
+        "without bounds (default: they vary everywhere)",
+    )
     dropout_rate: float = field(
         0.5, "dropout_unet: share of activations to drop", at_least=0, below=1
     )
@@ -318,12 +354,19 @@ class ModelConfig(Checked):
                 f"which makes {widest} channels, expected at most {_MAX_CHANNELS}"
             )
         if self.size_divisor > MAX_SIZE_DIVISOR:
+            pooling = ("latent_pooling", "input_pooling")
+            name = max(pooling, key=lambda name: getattr(self, name))
             raise ValueError(
-                f"latent_pooling is {self.latent_pooling} with {self.num_scales} "
-                f"scales, which needs sides that are multiples of {self.size_divisor}, "
-                f"expected at most {MAX_SIZE_DIVISOR}"
+                f"{name} is {getattr(self, name)} with {self.num_scales} scales, which "
+                f"needs sides that are multiples of {self.size_divisor}, expected at "
+                f"most {MAX_SIZE_DIVISOR}"
             )
         fixed = registry.MODELS[self.name].fixed.get("fixed_prior", self.fixed_prior)
+        if self.prior_stddev != 1 and not fixed:
+            raise ValueError(
+                f"prior_stddev is {self.prior_stddev}, expected 1 unless the prior is "
+                f"fixed (fixed_prior)"
+            )
         if fixed and self.prior_components > 1:
             raise ValueError(
                 f"prior_components is {self.prior_components} with a fixed prior, "
@@ -361,7 +404,8 @@ class ModelConfig(Checked):
     def size_divisor(self) -> int:
         """The height and width of an image must be multiples of this."""
         has_latents = registry.MODELS[self.name].has_latents
-        return 2 ** (self.num_scales - 1) * (self.latent_pooling if has_latents else 1)
+        latent_pooling = self.latent_pooling if has_latents else 1
+        return 2 ** (self.num_scales - 1) * math.lcm(self.input_pooling, latent_pooling)
 
 
 def _filled_in(name: str, value: Optional[_Number]) -> _Number:
@@ -592,13 +636,17 @@ class Config:
         switched = self.data.task == "switched"  # The loss depends on the task too.
         model = dataclasses.replace(self.model, switched=switched)
         object.__setattr__(self, "model", model)
-        if model.segmentation_weight and not switched:
-            raise ValueError(
-                f"segmentation_weight is {model.segmentation_weight}, expected 0: the "
-                f"task is {self.data.task!r}, not 'switched'"
-            )
+        for name in ("segmentation_weight", "mode_weight"):
+            if getattr(model, name) and not switched:
+                raise ValueError(
+                    f"{name} is {getattr(model, name)}, expected 0: the task is "
+                    f"{self.data.task!r}, not 'switched'"
+                )
         divisor = self.model.size_divisor
-        pooled = " after the latent pooling" if self.model.latent_pooling > 1 else ""
+        pooled = ""
+        for name in ("input_pooling", "latent_pooling"):
+            if getattr(self.model, name) > 1:
+                pooled = f" after the {name.replace('_', ' ')}"
         for name in ("crop_size", "eval_size"):
             size = getattr(self.data, name)
             if size % divisor:

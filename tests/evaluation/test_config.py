@@ -25,6 +25,19 @@ MODEL = {"saved_model": "a"}
         ({**MODEL, "statistic": "w"}, "statistic is 'w', expected one of v, u"),
         ({**MODEL, "both_empty": "one"}, "both_empty is 'one', expected one of zero,"),
         ({"samples_dir": "b", "task": "x"}, "task is 'x', expected one of plain, swi"),
+        ({**MODEL, "sampling": "sobol"}, "sampling is 'sobol', expected one of indep"),
+        (
+            {"samples_dir": "b", "sampling": "stratified"},
+            "samples_dir is 'b', expected None with sampling='stratified': files hold",
+        ),
+        (
+            {**MODEL, "sampling": "stratified", "statistic": "u"},
+            "statistic is 'u', expected 'v' with sampling='stratified'",
+        ),
+        (
+            {**MODEL, "sampling": "stratified", "by": "lesion"},
+            "by is 'lesion', expected 'image' with sampling='stratified'",
+        ),
         ({**MODEL, "split": None}, "split is None, expected str"),
     ],
 )

@@ -6,7 +6,14 @@ import dataclasses
 import shlex
 from typing import Optional
 
-from tf_probunet.config import MAX_SAMPLES, MAX_SIDE, TASKS, Checked, field
+from tf_probunet.config import (
+    MAX_SAMPLES,
+    MAX_SIDE,
+    SAMPLINGS,
+    TASKS,
+    Checked,
+    field,
+)
 from tf_probunet.evaluation.metrics.distances import BOTH_EMPTY
 from tf_probunet.evaluation.metrics.ged import STATISTICS
 
@@ -30,6 +37,13 @@ class EvaluationConfig(Checked):
         "samples of the image",
         at_least=1,
         at_most=MAX_SAMPLES,
+    )
+    sampling: str = field(
+        "independent",
+        "how the samples of an image are drawn: independent, as in published results; "
+        "or stratified, for a model with latents: each number of samples gets a set of "
+        "its own that is spread over the prior",
+        choices=SAMPLINGS,
     )
     validation_split: str = field(
         "val",
@@ -112,6 +126,22 @@ class EvaluationConfig(Checked):
                 "lesion would be missing"
             )
         object.__setattr__(self, "num_samples", tuple(sorted(set(self.num_samples))))
+        self._check_sampling()
+
+    def _check_sampling(self) -> None:
+        if self.sampling == "independent":
+            return
+        others = {
+            "samples_dir": (self.samples_dir, None, "files hold one set of samples"),
+            "statistic": (self.statistic, "v", "u is for independent samples"),
+            "by": (self.by, "image", "slices share the noise of a lesion"),
+        }
+        for name, (found, expected, reason) in others.items():
+            if found != expected:
+                raise ValueError(
+                    f"{name} is {found!r}, expected {expected!r} with "
+                    f"sampling={self.sampling!r}: {reason}"
+                )
 
     def command(self) -> str:
         """Returns the command line that repeats the evaluation."""

@@ -229,6 +229,7 @@ class _Evaluation:
             num_classes=spec.num_classes,
             ignore_label=spec.ignore_label,
             graders_vary=spec.min_graders is not None,
+            sampling=self._source.sampling,
         )
 
     def _check_offset(self) -> None:
@@ -257,6 +258,7 @@ class _Evaluation:
                 else {}
             ),
             "num_samples": list(rules.counts),
+            "sampling": rules.sampling,
             "statistic": rules.statistic,
             "both_empty": rules.both_empty,
             "floor": self._floor_kind(),
@@ -296,7 +298,11 @@ class _Evaluation:
     def _score(self, batch: dict[str, Any], place: int) -> scoring.Arrays:
         saved = max(0, min(self._config.save_samples - place, len(batch["keys"])))
         drawn = self._source.draw(
-            batch["keys"], batch["image"], self._rules.counts[-1], with_mean=saved > 0
+            batch["keys"],
+            batch["image"],
+            self._rules.counts[-1],
+            with_mean=saved > 0,
+            fewer=self._rules.counts[:-1],
         )
         arrays = scoring.score(
             self._rules,
@@ -305,6 +311,8 @@ class _Evaluation:
             keys=batch["keys"],
             modes=batch.get("modes"),
             mode_probs=batch.get("mode_probs"),
+            sets=drawn.sets,
+            weights=drawn.weights,
         )
         if saved:
             kept = {
@@ -332,7 +340,7 @@ class _Evaluation:
         del place
         count = self._rules.counts[-1]
         drawn = self._source.draw(batch["keys"], batch["image"], count)
-        arrays = scoring.presence(drawn.labels, batch["labels"])
+        arrays = scoring.presence(drawn.labels, batch["labels"], drawn.weights)
         if self._rules.graders_vary:
             arrays["num_graders"] = np.full(
                 len(batch["keys"]), batch["labels"].shape[1]
@@ -452,7 +460,7 @@ def _move(batch: dict[str, Any], distance: int) -> None:
 
 def _open_source(config: EvaluationConfig, info: records.DatasetInfo) -> Source:
     if config.saved_model:
-        return sources.SavedModel(config.saved_model, config.seed)
+        return sources.SavedModel(config.saved_model, config.seed, config.sampling)
     splits = {config.split, config.validation_split} & set(info.splits)
     data = DataConfig(task=config.task or "plain", eval_size=config.eval_size or 0)
     assert config.samples_dir is not None  # The configuration has one of the two.

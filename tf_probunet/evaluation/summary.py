@@ -266,12 +266,12 @@ def _binary(
     )
     if several.any():
         summary["ambiguity"] = _ambiguity(
-            arrays, validation, rules.counts[-1], num_graders
+            arrays, validation, rules.presence_steps, num_graders
         )
         groups = arrays["groups"][several]
         if cross_fit and len(set(groups)) > 1:
             summary["ambiguity"]["accuracy"] = ambiguity.cross_fitted_accuracy(
-                *_presences(arrays, num_graders), groups, rules.counts[-1]
+                *_presences(arrays, num_graders), groups, rules.presence_steps
             )
     return summary
 

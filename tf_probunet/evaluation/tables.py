@@ -100,6 +100,13 @@ def bounds(value: dict[str, Any]) -> str:
     return f"[{number(value['low'])}, {number(value['high'])}]"
 
 
+def floor_title(results: dict[str, Any]) -> str:
+    """Returns what the floor holds for."""
+    if (lookup(results, "protocol.sampling") or "independent") == "independent":
+        return "a perfect model, independent samples"
+    return "a perfect model, chosen samples"
+
+
 def _heading(results: dict[str, Any]) -> str:
     data, protocol = results["data"], results["protocol"]
     size = _range(
@@ -115,6 +122,12 @@ def _heading(results: dict[str, Any]) -> str:
         f"{protocol['statistic'].upper()}-statistic, both empty: "
         f"{protocol['both_empty']}; [95% intervals by {_resampled(results)}]",
     ]
+    sampling = protocol.get("sampling", "independent")
+    if sampling != "independent":
+        lines.append(
+            f"{sampling} samples: not the published protocol, which draws them "
+            "independently"
+        )
     return "\n".join(lines)
 
 
@@ -145,7 +158,7 @@ def _distance_table(results: dict[str, Any]) -> list[list[str]]:
     rows = [["energy distance, samples:", *counts]]
     titles = {
         "ged": results["model"]["name"],
-        "floor": "floor (a perfect model)",
+        "floor": f"floor ({floor_title(results)})",
         "excess": "excess over the floor",
         "exact_modes.ged": "against the exact modes",
         "exact_modes.floor": "floor of that",

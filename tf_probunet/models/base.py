@@ -65,9 +65,9 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
     ) -> dict[str, tf.Tensor]:
         """Computes the terms of the loss.
 
-        The loss is the sum of the model's own loss, weighted by `elbo_weight`, and the
-        energy distance between samples and graders, weighted by `energy_weight`. A part
-        with a weight of 0 is not computed.
+        The loss is the sum of the model's own loss, weighted by `elbo_weight`, the
+        energy distance between samples and graders, weighted by `energy_weight`, and
+        two terms of the switched task. A part with a weight of 0 is not computed.
 
         Args:
             batch: images and labels.
@@ -83,23 +83,25 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         if config.elbo_weight:
             terms = self.fit_terms(shared, batch, seed, kl_weight)
             terms["loss"] *= config.elbo_weight
-        segments = config.switched and config.segmentation_weight > 0
-        if config.energy_weight or segments:
+        on_samples = {
+            "energy_distance": (config.energy_weight, self._energy_distance),
+            "mode_divergence": (config.mode_weight, self._mode_divergence),
+            "segmentation": (config.segmentation_weight, self._segmentation),
+        }
+        if any(weight for weight, _ in on_samples.values()):
             logits = self.energy_samples(shared, seeds.fold_in(seed, 1))
-        if config.energy_weight:
             weights = self.energy_weights(shared)
-            terms["energy_distance"] = self._energy_distance(logits, weights, batch)
-            terms["loss"] += config.energy_weight * terms["energy_distance"]
-        if segments:
-            terms["segmentation"] = self._segmentation(logits, batch)
-            terms["loss"] += config.segmentation_weight * terms["segmentation"]
+        for name, (factor, term) in on_samples.items():
+            if factor:
+                terms[name] = term(logits, weights, batch)
+                terms["loss"] += factor * terms[name]
         return terms
 
     def _energy_distance(
         self, logits: tf.Tensor, weights: tf.Tensor | None, batch: Batch
     ) -> tf.Tensor:
         """Returns the mean energy distance of samples [B, S, H, W, K]."""
-        config, labels = self.config, grader_maps(batch)
+        config, labels = self.config, self._at_size(grader_maps(batch), logits)
         settings = {
             "probabilities": tf.nn.softmax(logits),
             "ignore_label": config.ignore_label,
@@ -115,8 +117,22 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
             )
         return tf.reduce_mean(distances)
 
-    def _segmentation(self, logits: tf.Tensor, batch: Batch) -> tf.Tensor:
+    def _mode_divergence(
+        self, logits: tf.Tensor, weights: tf.Tensor | None, batch: Batch
+    ) -> tf.Tensor:
+        """Returns the divergence of the modes in samples [B, S, H, W, K]."""
+        return losses.mode_divergence(
+            probabilities=tf.nn.softmax(logits),
+            labels=self._at_size(grader_maps(batch), logits)[:, 0],
+            ignore_label=self.config.ignore_label,
+            sample_weights=weights,
+        )
+
+    def _segmentation(
+        self, logits: tf.Tensor, weights: tf.Tensor | None, batch: Batch
+    ) -> tf.Tensor:
         """Returns the mean cross-entropy of samples [B, S, H, W, K] before flips."""
+        del weights  # Every sample shall segment.
         labels = losses.unswitched(grader_maps(batch)[:, :1])
         nats = self.cross_entropy(
             losses.unswitched_logits(logits),
@@ -279,13 +295,27 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         )
 
     def cross_entropy(self, logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-        """Sums the weighted cross-entropy of logits [..., H, W, K]: [...]."""
-        return losses.cross_entropy(
+        """Sums the weighted cross-entropy of logits [..., H, W, K]: [...].
+
+        A pixel of pooled logits counts as many times as it has labels.
+        """
+        kept = self._at_size(labels, logits)
+        nats = losses.cross_entropy(
             logits=logits,
-            labels=labels,
+            labels=kept,
             ignore_label=self.config.ignore_label,
             class_balance=self.config.class_balance,
         )
+        if self.config.input_pooling == 1:
+            return nats
+        return nats * tf.cast(tf.size(labels) / tf.size(kept), nats.dtype)
+
+    def _at_size(self, labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
+        """Takes a label [..., H, W] near the middle of each pixel of logits."""
+        if self.config.input_pooling == 1:
+            return labels
+        side = tf.shape(labels)[-1] // tf.shape(logits)[-2]
+        return labels[..., side // 2 :: side, side // 2 :: side]
 
     @property
     def metrics(self) -> list[tf.keras.metrics.Metric]:

@@ -6,6 +6,8 @@ The three ablations of the paper are settings of the same class: `fixed_prior`,
 
 from __future__ import annotations
 
+import math
+
 import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 
@@ -70,7 +72,8 @@ class ProbUNet(SegmentationModel):
         """
         if self.prior_net is None:
             mean = tf.zeros([tf.shape(image)[0], self.config.num_latents])
-            return latent.gaussian(mean, tf.zeros_like(mean))
+            log_stddev = math.log(self.config.prior_stddev)
+            return latent.gaussian(mean, tf.fill(tf.shape(mean), log_stddev))
         if self.config.prior_components > 1:
             return latent.mixture(*self.prior_net(image))
         return latent.gaussian(*self.prior_net(image))
@@ -133,8 +136,9 @@ class ProbUNet(SegmentationModel):
         return [v for v in self.trainable_variables if id(v) not in left_out]
 
     def shared(self, image: tf.Tensor) -> tuple[tf.Tensor, Latents]:
-        """Returns the features and the prior of the images."""
-        return self.features(image), self.prior(image)
+        """Returns the features, pooled as the U-Net's input, and the prior."""
+        features = self.unet(image, enlarged=False) if self._late else image
+        return features, self.prior(image)
 
     def fit_terms(
         self,
