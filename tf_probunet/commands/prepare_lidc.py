@@ -9,6 +9,7 @@ See docs/data.md for the four formats and the recipe.
 from absl import flags
 
 from tf_probunet.commands import cli
+from tf_probunet.preparation.lidc.known_splits import KNOWN_SPLITS
 
 flags.DEFINE_string("dicom_dir", None, "the original download; any folder layout")
 flags.DEFINE_string("input_dir", None, "input of another --format; a file for pickle")
@@ -20,6 +21,12 @@ flags.DEFINE_enum(
 )
 flags.DEFINE_string("out_dir", None, "where to write the data set")
 flags.DEFINE_string("split_file", None, "JSON file with the patients of each split")
+flags.DEFINE_enum(
+    "known_split",
+    None,
+    list(KNOWN_SPLITS),
+    "with --format=pickle: the split of this public code; see docs/data.md",
+)
 flags.DEFINE_bool(
     "keep_slice_location_mismatch",
     False,
@@ -46,6 +53,7 @@ def main() -> None:
         values.out_dir,
         source_format=values.format,
         split_file=values.split_file,
+        known_split=values.known_split,
         strict=values.strict,
         num_workers=values.num_workers,
         overwrite=values.overwrite,
@@ -54,3 +62,8 @@ def main() -> None:
         keep_slice_location_mismatch=values.keep_slice_location_mismatch,
     )
     print(runner.report_summary(report), end="")
+    known = KNOWN_SPLITS.get(values.known_split)
+    for label in ("note", "warning"):
+        text = getattr(known, label, None)
+        if text:
+            print(f"{label}: {text}")
