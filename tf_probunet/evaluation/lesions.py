@@ -116,7 +116,7 @@ def _lesion(rules: Rules, counts: np.ndarray, voxel: float) -> Arrays:
     num_samples = rules.counts[-1]
     blocks = volume_blocks(counts, num_samples, both_empty=rules.both_empty)
     terms = ged.block_terms(blocks, counts=rules.counts, statistic=rules.statistic)
-    cross = volume_blocks(counts, num_samples).cross
+    cross = volume_blocks(counts, num_samples).cross[: rules.matched]
     sizes = np.diagonal(counts)
     samples, graders = sizes[:num_samples], sizes[num_samples:]
     off = volumes.crps(samples, graders).mean()

@@ -158,7 +158,8 @@ class SavedModel:
         Raises:
             ValueError: the model fails on an image; the message names its key.
         """
-        labels, means = [], []
+        labels: list[np.ndarray] = []
+        means: list[np.ndarray] = []
         if self.sampling == "independent":
             fewer = ()
         sets: dict[int, list[np.ndarray]] = {n: [] for n in fewer if n != count}
@@ -331,7 +332,10 @@ class SampleFiles:
             ValueError: a file does not hold such samples; the message names it.
         """
         del with_mean, fewer  # Files hold labels only, and the first are a set.
-        settings = {"size": images.shape[1:3], "num_classes": self._num_classes}
+        settings: dict[str, Any] = {
+            "size": images.shape[1:3],
+            "num_classes": self._num_classes,
+        }
         if self.sampling == "weighted":
             found = [
                 sample_files.read_weighted(self._files, key, count=count, **settings)
@@ -339,10 +343,10 @@ class SampleFiles:
             ]
             labels, weights = (np.stack(column) for column in zip(*found))
             return Samples(labels, weights=weights)
-        labels = [
+        maps = [
             sample_files.read(self._files, key, count=count, **settings) for key in keys
         ]
-        return Samples(np.stack(labels))
+        return Samples(np.stack(maps))
 
     def draw_ways(
         self,
