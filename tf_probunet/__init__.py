@@ -43,7 +43,7 @@ _PUBLIC = {
     "dice_match": "metrics",
     "consensus_dice": "metrics",
     "multirater_ece": "metrics",
-    "volume_crps": "metrics",
+    "curvas_crps": "metrics",
     "staple": "metrics",
     "Staple": "metrics",
     "representatives": "metrics",

@@ -186,6 +186,7 @@ def _encoder(config: ModelConfig, inputs: int, size: tuple[int, int]) -> list[Co
 
 
 def _unet(config: ModelConfig, inputs: int, size: tuple[int, int]) -> list[Conv]:
+    size = (size[0] // config.input_pooling, size[1] // config.input_pooling)
     layers, widths = _encoder(config, inputs, size), channels(config)
     for scale in reversed(range(config.num_scales - 1)):
         joined = widths[scale + 1] + widths[scale]

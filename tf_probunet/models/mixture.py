@@ -77,12 +77,12 @@ class Mixture(SegmentationModel):
 
     def shared(self, image: tf.Tensor) -> Gated:
         """Returns the features and the experts' weights of images [B, H, W, C]."""
-        skips = self.unet.encoder(image)
+        skips = self.unet.encode(image)
         x = tf.reduce_mean(skips[-1], axis=[1, 2], keepdims=True)
         for layer in self.gate:
             x = layer(x)
         weights = tf.nn.softmax(tf.cast(x[:, 0, 0], tf.float32))
-        return Gated(self.unet.decoder(skips), weights)
+        return Gated(self.unet.decode(skips), weights)
 
     def experts(self) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns means and standard deviations of the experts' latents, [E, L]."""
