@@ -99,7 +99,7 @@ def test_the_command_makes_the_table_and_goes_on_where_it_was(tmp_path):
     for member in ("train_unet_00", "train_unet_01"):
         assert "trained 1 steps" in logs[member]
     assert "trained" not in first and "train_prob_unet: done in" in first
-    # Training, export and scores of three models, one more member, and one more score.
+    # Training, export and scores of three models, one more member, and two more scores.
     second = run()
-    assert second.count("done before") == 1 + 3 * 3 + 1 + 1
+    assert second.count("done before") == 1 + 3 * 3 + 1 + 2
     assert first.split("model  ")[-1] == second.split("model  ")[-1]
