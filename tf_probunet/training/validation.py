@@ -291,7 +291,9 @@ def write_settings(
 
     sections = config.to_json()
     flat = {
-        f"{section}/{name}": "none" if value is None else value
+        f"{section}/{name}": str(value).lower()
+        if value is None or isinstance(value, tuple)
+        else value
         for section, values in sections.items()
         for name, value in values.items()
     }
