@@ -316,8 +316,14 @@ def test_the_model_knows_the_task():
     for task in ("plain", "switched"):
         config = Config(model=ModelConfig(switched=True), data=DataConfig(task=task))
         assert config.model.switched == (task == "switched")
-    with pytest.raises(ValueError, match="segmentation_weight is 1.0, expected 0"):
-        Config(model=ModelConfig(segmentation_weight=1.0))
+    for name in ("segmentation_weight", "mode_weight"):
+        with pytest.raises(ValueError, match=f"{name} is 1.0, expected 0: the task is"):
+            Config(model=ModelConfig(**{name: 1.0}))
+
+
+def test_only_a_fixed_prior_has_a_given_deviation():
+    with pytest.raises(ValueError, match="prior_stddev is 2.0, expected 1 unless"):
+        ModelConfig(prior_stddev=2.0)
 
 
 def test_settings_that_a_model_determines_are_needed_to_build_it():

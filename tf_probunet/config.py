@@ -285,6 +285,12 @@ class ModelConfig(Checked):
         "distance, with every new class counted as its old one; 0 to leave it out",
         at_least=0,
     )
+    mode_weight: float = field(
+        0.0,
+        "switched task: weight of the chi-squared divergence between the frequencies "
+        "of the 32 modes in these samples and their probabilities; 0 to leave it out",
+        at_least=0,
+    )
     class_balance: float = field(
         0.0,
         "weigh each pixel in the cross-entropy by the frequency of its class in the "
@@ -313,6 +319,13 @@ class ModelConfig(Checked):
     )
     fixed_prior: bool = field(
         False, "prob_unet: standard normal prior instead of a prior net (ablation)"
+    )
+    prior_stddev: float = field(
+        1.0,
+        "prob_unet with fixed_prior: standard deviation of the prior; with a larger "
+        "one, samples differ more from the start",
+        at_least=1e-3,
+        at_most=1e3,
     )
     posterior_sees_image: bool = field(
         True, "prob_unet: the posterior net sees the image too (off: ablation)"
@@ -359,6 +372,11 @@ class ModelConfig(Checked):
                 f"expected at most {MAX_SIZE_DIVISOR}"
             )
         fixed = registry.MODELS[self.name].fixed.get("fixed_prior", self.fixed_prior)
+        if self.prior_stddev != 1 and not fixed:
+            raise ValueError(
+                f"prior_stddev is {self.prior_stddev}, expected 1 unless the prior is "
+                f"fixed (fixed_prior)"
+            )
         if fixed and self.prior_components > 1:
             raise ValueError(
                 f"prior_components is {self.prior_components} with a fixed prior, "
@@ -628,11 +646,12 @@ class Config:
         switched = self.data.task == "switched"  # The loss depends on the task too.
         model = dataclasses.replace(self.model, switched=switched)
         object.__setattr__(self, "model", model)
-        if model.segmentation_weight and not switched:
-            raise ValueError(
-                f"segmentation_weight is {model.segmentation_weight}, expected 0: the "
-                f"task is {self.data.task!r}, not 'switched'"
-            )
+        for name in ("segmentation_weight", "mode_weight"):
+            if getattr(model, name) and not switched:
+                raise ValueError(
+                    f"{name} is {getattr(model, name)}, expected 0: the task is "
+                    f"{self.data.task!r}, not 'switched'"
+                )
         divisor = self.model.size_divisor
         pooled = " after the latent pooling" if self.model.latent_pooling > 1 else ""
         for name in ("crop_size", "eval_size"):

@@ -7,7 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tf_probunet.imaging.resampling import area_weights, crop_weights, resample
+from tf_probunet.imaging.resampling import (
+    area_weights,
+    crop_weights,
+    resample,
+    resample_labels,
+)
 
 
 def test_weights_by_hand():
@@ -73,3 +78,41 @@ def test_constants_stay(size, target, value):
     resampled = resample(np.full((*size, 2), value, np.float32), target)
     assert resampled.shape == (*target, 2)
     np.testing.assert_allclose(resampled, value, rtol=1e-5, atol=1e-4)
+
+
+def test_labels_take_the_largest_share():
+    # Halving a row: triangles 2 wide, with the weights 1, 3, 3, 1 (eighths) inside, and
+    # 4, 3, 1 and 1, 3, 4 at the ends, where the outermost pixel continues.
+    labels = np.array([[0, 0, 2, 2, 1, 1, 1, 0]], np.uint8)
+    found = resample_labels(labels, (1, 4))
+    assert found.tolist() == [[0, 2, 1, 1]]
+    assert found.dtype == np.uint8
+
+
+def test_equal_shares_go_to_the_larger_label():
+    labels = np.array([[0, 1], [0, 1]], np.uint8)
+    assert resample_labels(labels, (1, 1)).tolist() == [[1]]
+
+
+def test_labels_that_would_vanish_keep_a_pixel():
+    labels = np.zeros((9, 9), np.uint8)
+    labels[4, 7] = 3
+    found = resample_labels(labels, (3, 3))
+    assert found.tolist() == [[0, 0, 0], [0, 0, 3], [0, 0, 0]]
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.tuples(st.integers(1, 9), st.integers(1, 9)),
+    st.tuples(st.integers(1, 9), st.integers(1, 9)),
+    st.integers(0, 2**32 - 1),
+)
+def test_resampled_labels_agree_with_brute_force(size, target, seed):
+    labels = np.random.default_rng(seed).integers(0, 2, size).astype(np.uint8)
+    share = resample(labels[..., None].astype(np.float64), target)[..., 0]
+    found = resample_labels(labels, target)
+    expected = (share >= 0.5).astype(np.uint8)
+    if labels.any() and not expected.any():
+        expected[np.unravel_index(share.argmax(), target)] = 1
+    clear = np.abs(share - 0.5) > 1e-4
+    np.testing.assert_array_equal(found[clear], expected[clear])

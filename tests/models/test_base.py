@@ -72,6 +72,7 @@ def test_the_loss_has_the_switched_distance_and_segmentation_of_samples(golden):
     batch = _streets()
     own = {**SWITCHED, "energy_samples": 2, "elbo_weight": 0.5}
     energy = {"energy_epsilon": 0.5, "segmentation_weight": 0.25, "class_balance": 0.5}
+    energy["mode_weight"] = 3.0
     model = golden.on_energy(**own, **energy).build(1)
     terms = model.objective(batch, seeds.root(3))
     count = 1 if golden.name == "unet" else 2
@@ -89,8 +90,12 @@ def test_the_loss_has_the_switched_distance_and_segmentation_of_samples(golden):
         ignore_label=255,
         class_balance=0.5,
     )
+    divergence = losses.mode_divergence(
+        probabilities=tf.nn.softmax(samples), labels=labels, ignore_label=255
+    )
     expected = {
         "energy_distance": float(tf.reduce_mean(distance)),
+        "mode_divergence": float(divergence),
         "segmentation": float(tf.reduce_mean(nats)),
     }
     for name, value in expected.items():
@@ -98,7 +103,7 @@ def test_the_loss_has_the_switched_distance_and_segmentation_of_samples(golden):
     alone = golden.on_energy(**{**own, "energy_weight": 0.0, "class_balance": 0.5})
     own_loss = float(alone.build(1).objective(batch, seeds.root(3))["loss"])
     total = own_loss + 100 * expected["energy_distance"]
-    total += 0.25 * expected["segmentation"]
+    total += 3.0 * expected["mode_divergence"] + 0.25 * expected["segmentation"]
     assert float(terms["loss"]) == pytest.approx(total, rel=1e-4)
 
 

@@ -388,6 +388,107 @@ def test_rare_classes_weigh_more_with_class_balance(balance):
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
+def _divergence(samples, labels):
+    return float(
+        losses.mode_divergence(
+            probabilities=tf.one_hot(samples, 24, dtype=tf.float64),
+            labels=tf.constant(labels, tf.int32),
+            ignore_label=255,
+            epsilon=1e-12,
+        )
+    )
+
+
+def test_mode_divergence_of_whole_flips_is_that_of_the_mode_counts():
+    rng = np.random.default_rng(11)
+    labels = np.tile([*_OLD, 2, 255], (3, 1, 1))
+    modes = rng.choice(32, (3, 5), p=cityscapes_labels.MODE_PROBABILITIES)
+    samples = np.array(
+        [
+            [cityscapes_labels.switch_table(mode)[street] for mode in row]
+            for row, street in zip(modes, labels)
+        ]
+    )
+    samples[..., -1] = rng.choice(_NEW, (3, 5, 1))  # On ignored pixels: anything.
+    counts = np.bincount(modes.ravel(), minlength=32)
+    pairs = (counts * (counts - 1) / cityscapes_labels.MODE_PROBABILITIES).sum()
+    expected = pairs / (15 * 14) - 1
+    assert _divergence(samples, labels) == pytest.approx(expected, rel=1e-6)
+    # It is the same if nobody has a switch that does not matter, cars and car 2.
+    without = labels.copy()
+    without[without == 13] = 2
+    bits = (modes.ravel()[:, None] >> np.arange(5)) % 2
+    p = np.array([8, 7, 6, 5, 4]) / 17
+    u = np.delete((bits - p) / np.sqrt(p * (1 - p)), 2, axis=1)
+    pairs = np.prod(1 + u[:, None] * u, axis=-1)
+    expected = pairs[~np.eye(15, dtype=bool)].mean() - 1
+    assert _divergence(samples, without) == pytest.approx(expected, rel=1e-6)
+
+
+def test_mode_divergence_counts_samples_by_their_weights():
+    # A sample of weight 2/3 and one of 1/3 are three samples, two of them the same, but
+    # for the pair of these two.
+    labels = np.tile(_OLD, (2, 1, 1))
+    samples = np.array([[_OLD, _NEW], [_NEW, _OLD]])[:, :, None]
+    weights = np.array([[2 / 3, 1 / 3], [0.5, 0.5]])
+    found = losses.mode_divergence(
+        probabilities=tf.one_hot(samples, 24, dtype=tf.float64),
+        labels=tf.constant(labels, tf.int32),
+        epsilon=1e-12,
+        sample_weights=tf.constant(weights),
+    )
+    bits, w = np.array([0, 31, 31, 0]), weights.ravel()
+    modes = cityscapes_labels.MODE_PROBABILITIES
+    pairs = np.where(bits[:, None] == bits, 1 / modes[bits], 0.0)
+    shares = w[:, None] * w * ~np.eye(4, dtype=bool)
+    expected = (shares * pairs).sum() / shares.sum() - 1
+    assert float(found) == pytest.approx(expected, rel=1e-6)
+
+
+def test_mode_divergence_is_zero_on_average_for_samples_of_the_truth():
+    rng = np.random.default_rng(12)
+    labels = np.tile(_OLD, (8, 1, 1))
+    found = []
+    for _ in range(200):
+        flips = rng.random((8, 4, 1, 5)) < np.array([8, 7, 6, 5, 4]) / 17
+        found.append(_divergence(np.where(flips, _NEW, labels[:, None]), labels))
+    assert abs(np.mean(found)) < 4 * np.std(found) / np.sqrt(len(found))
+    assert _divergence(np.repeat(labels[:, None], 4, axis=1), labels) > 5
+
+
+def test_mode_divergence_of_soft_roads_by_hand():
+    probabilities = np.zeros([1, 2, 1, 1, 24])
+    probabilities[0, 0, 0, 0, [0, 23]] = 0.7, 0.3
+    probabilities[0, 1, 0, 0, [0, 23, 5]] = 0.2, 0.3, 0.5
+    settings = {"labels": tf.zeros([1, 1, 1], tf.int32), "epsilon": 1e-12}
+    p = 4 / 17
+    for sharpness, shares in ((1, (0.3, 0.6)), (2, (9 / 58, 9 / 13))):
+        found = losses.mode_divergence(
+            probabilities=tf.constant(probabilities), sharpness=sharpness, **settings
+        )
+        expected = (shares[0] - p) * (shares[1] - p) / (p * (1 - p))
+        assert float(found) == pytest.approx(expected, rel=1e-6)
+    alone = losses.mode_divergence(
+        probabilities=tf.constant(probabilities[:, :1]), **settings
+    )
+    assert float(alone) == 0.0  # A single sample has no pair.
+
+
+def test_gradient_of_the_mode_divergence_is_the_finite_difference():
+    rng = np.random.default_rng(13)
+    labels = tf.constant([[[0, 1, 255]], [[13, 1, 23]]])
+    logits = tf.constant(rng.normal(size=(2, 2, 1, 3, 24)))
+
+    def divergence(logits):
+        return losses.mode_divergence(
+            probabilities=tf.nn.softmax(logits), labels=labels, ignore_label=255
+        )
+
+    theoretical, numerical = tf.test.compute_gradient(divergence, [logits], delta=1e-5)
+    assert np.abs(theoretical[0]).max() > 0.01
+    np.testing.assert_allclose(theoretical[0], numerical[0], atol=1e-6)
+
+
 def _drawn(mean, stddev, number):
     noise = np.random.default_rng(5).normal(size=(number, *np.shape(mean)))
     return tf.constant(np.array(mean) + np.array(stddev) * noise, tf.float32)

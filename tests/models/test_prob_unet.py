@@ -146,6 +146,13 @@ def test_fixed_prior_is_standard_normal_whatever_the_image(batch):
     )
 
 
+def test_a_fixed_prior_has_the_deviation_that_was_asked_for(batch):
+    config = dataclasses.replace(CONFIG, fixed_prior=True, prior_stddev=3.0)
+    prior = models.build(config).prior(batch["image"])
+    np.testing.assert_array_equal(prior.mean(), np.zeros((3, 2)))
+    np.testing.assert_allclose(prior.stddev(), np.full((3, 2), 3.0), rtol=1e-6)
+
+
 def test_blind_posterior_does_not_see_the_image(batch):
     config = dataclasses.replace(CONFIG, posterior_sees_image=False)
     model = models.build(config)

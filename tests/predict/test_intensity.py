@@ -124,3 +124,21 @@ def test_pictures_are_not_dark_because_of_bone():
     np.testing.assert_array_equal(brightened(colours), colours)
     flat = np.zeros((4, 4, 1))
     np.testing.assert_array_equal(brightened(flat), flat)
+
+
+@pytest.mark.parametrize(
+    ("rule", "window", "expected"),
+    [
+        ("window", [-100, 300], [0, 0.25, 1]),
+        ("minmax", None, [0, 0.2, 1]),
+        # 0.5 % of the way through three values is 1 % of the way to the second.
+        ("percentiles", None, [0, 99 / (396 + 99), 1]),
+    ],
+)
+def test_values_are_mapped_as_in_the_preparation(
+    picture_model, monkeypatch, rule, window, expected
+):
+    preparation = {"intensity": rule, "window": window}
+    monkeypatch.setitem(picture_model.dataset, "preparation", preparation)
+    found = _normalised([-100, 0, 400], "hu", picture_model)
+    np.testing.assert_allclose(found, expected, atol=1e-6)

@@ -1,6 +1,24 @@
 import numpy as np
+import PIL.Image
+import pytest
+from helpers import datasets
 
 from tf_probunet.preparation import preview
+
+SIDE = 32
+
+
+def _sheet(tmp_path, labels, **changes):
+    """Returns the colours on the sheet of one image with these label maps."""
+    spec = datasets.spec(
+        num_graders=len(labels), image_shape=(SIDE, SIDE, 1), **changes
+    )
+    image = np.full((SIDE, SIDE, 1), 50, np.uint8)
+    example = datasets.example(0, image=image, labels=labels)
+    datasets.write(tmp_path, {"train": [example]}, spec)
+    preview.write(tmp_path, tmp_path / preview.NAME, 1)
+    sheet = np.asarray(PIL.Image.open(tmp_path / preview.NAME))
+    return {tuple(colour.tolist()) for colour in sheet.reshape(-1, 3)}
 
 
 def test_outline_is_drawn_on_the_masks_own_pixels():
@@ -42,3 +60,44 @@ def test_contact_sheet_places_tiles_in_rows():
     sheet = preview.contact_sheet(tiles)
     assert sheet.shape == (4, 9, 3)
     assert sheet[::2, ::3, 0].tolist() == [[1, 2, 3], [4, 5, 0]]
+
+
+def test_tiles_of_different_sizes():
+    tiles = [np.full((2, 3, 3), 1, np.uint8), np.full((4, 1, 3), 2, np.uint8)]
+    sheet = preview.contact_sheet(tiles)
+    assert sheet[..., 0].tolist() == [
+        [1, 1, 1, 2, 0, 0],
+        [1, 1, 1, 2, 0, 0],
+        [0, 0, 0, 2, 0, 0],
+        [0, 0, 0, 2, 0, 0],
+    ]
+
+
+def test_colour_images_keep_their_colours():
+    picture = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
+    found = preview.draw_outlines(picture, np.zeros((1, 4, 4)), zoom=1)
+    np.testing.assert_array_equal(found, picture)
+
+
+@pytest.mark.parametrize("graders", [1, 6, 32])
+def test_binary_masks_have_a_colour_for_each_grader(tmp_path, graders):
+    labels = np.zeros((graders, SIDE, SIDE), np.uint8)
+    for i in range(graders):
+        top, left = i // 8 * 8, i % 8 * 4
+        labels[i, top : top + 4, left : left + 3] = 1
+    seen = _sheet(tmp_path, labels, class_names=("nothing", "lesion"))
+    colours = {tuple(colour.tolist()) for colour in preview.colours(graders)}
+    assert len(colours) == graders and colours <= seen
+
+
+def test_several_classes_have_a_colour_each(tmp_path):
+    labels = np.zeros((2, SIDE, SIDE), np.uint8)
+    labels[:, 2:19, 2:19] = 1
+    labels[0, 8:12, 8:12] = 2
+    seen = _sheet(
+        tmp_path,
+        labels,
+        class_names=("nothing", "disc", "c\N{LATIN SMALL LETTER U WITH DIAERESIS}p"),
+    )
+    first, second, third = (tuple(c.tolist()) for c in preview.COLOURS[:3])
+    assert {first, second} <= seen and third not in seen

@@ -88,3 +88,35 @@ def test_read_refuses(tmp_path, value, message):
 def test_read_names_a_missing_file(tmp_path):
     with pytest.raises(FileNotFoundError, match="none.json: no such split file"):
         splits.read(tmp_path / "none.json")
+
+
+def test_shares():
+    found = splits.assign_shares(
+        PATIENTS[:20], val_share=0.1, test_share=0.25, salt="x"
+    )
+    assert {split: len(names) for split, names in found.items()} == {
+        "train": 13,
+        "val": 2,
+        "test": 5,
+    }
+    assert sorted(sum(found.values(), [])) == PATIENTS[:20]
+    again = splits.assign_shares(
+        PATIENTS[:20][::-1], val_share=0.1, test_share=0.25, salt="x"
+    )
+    assert again == found
+    # Pinned: a change here moves groups between the splits of everybody's data.
+    assert found["val"] == ["LIDC-IDRI-0013", "LIDC-IDRI-0020"]
+
+
+def test_shares_give_each_split_a_group_or_none():
+    found = splits.assign_shares("abc", val_share=0.01, test_share=0.01, salt="x")
+    assert sorted(map(len, found.values())) == [1, 1, 1]
+    found = splits.assign_shares("abc", val_share=0.5, test_share=0.0, salt="x")
+    assert {split: len(names) for split, names in found.items()} == {
+        "train": 1,
+        "val": 2,
+    }
+    with pytest.raises(
+        ValueError, match="2 groups, of which 1 would be for validation"
+    ):
+        splits.assign_shares("ab", val_share=0.1, test_share=0.1, salt="x")

@@ -209,12 +209,14 @@ class Results:
         _check_samples(stored, path)
         places = _places([str(key) for key in stored[0]], keys, number, path)
         chosen = [array[places] for array in stored]
-        maps = chosen[1:]
+        names, images, graders, samples = chosen
+        maps: list[Any] = [images, graders, samples]
         if "sizes" in self._samples:
-            extents = [_entry(self._samples, n, path) for n in ("sizes", "num_graders")]
-            _check_extents(*extents, stored[1:], path)
-            maps = _unpadded(*(array[places] for array in extents), *maps)
-        return Samples([str(key) for key in chosen[0]], *maps)
+            sizes = _entry(self._samples, "sizes", path)
+            num_graders = _entry(self._samples, "num_graders", path)
+            _check_extents(sizes, num_graders, stored[1:], path)
+            maps = [*_unpadded(sizes[places], num_graders[places], *chosen[1:])]
+        return Samples([str(key) for key in names], *maps)
 
     @functools.cached_property
     def _samples(self) -> dict[str, np.ndarray]:

@@ -108,6 +108,19 @@ class Description:
         return self.dataset["preparation"].get("format") == "png_slices"
 
     @property
+    def intensity_rule(self) -> tuple[str, tuple[float, float] | None] | None:
+        """How the preparation made 8-bit values of others; None if it did not.
+
+        "window" with the values that became 0 and 255, or "minmax" or "percentiles" of
+        each file.
+        """
+        preparation = self.dataset["preparation"]
+        rule, window = preparation.get("intensity"), preparation.get("window")
+        if rule == "window" and window is not None:
+            return rule, (float(window[0]), float(window[1]))
+        return (rule, None) if rule in ("minmax", "percentiles") else None
+
+    @property
     def class_names(self) -> list[str]:
         """The names of the labels 0, 1, ..."""
         return list(task.class_names(self.dataset["class_names"], self.data.task))

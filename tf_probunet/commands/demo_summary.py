@@ -28,9 +28,8 @@ _FILES = """
 def draw(results: pathlib.Path, path: pathlib.Path) -> None:
     """Draws the samples that the evaluation kept."""
     kept = results_dir.read(results).samples(number=8)
-    figure = sample_grid.draw(
-        images=kept.images, graders=kept.graders, samples=kept.samples[:, :8]
-    )
+    samples = [maps[:8] for maps in kept.samples]
+    figure = sample_grid.draw(images=kept.images, graders=kept.graders, samples=samples)
     files.write_bytes(path, style.to_png(figure))
 
 

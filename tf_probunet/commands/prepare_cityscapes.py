@@ -12,6 +12,7 @@ flags.DEFINE_string("out_dir", None, "where to write the data set")
 flags.DEFINE_integer("num_workers", 0, "processes; 0 for one per core", lower_bound=0)
 flags.DEFINE_bool("strict", False, "stop at the first file that cannot be used")
 flags.DEFINE_bool("overwrite", False, "replace a data set of other settings")
+cli.define_preview_flag()
 REQUIRED = ["cityscapes_dir", "out_dir"]
 
 
@@ -25,6 +26,7 @@ def main() -> None:
         num_workers=cli.FLAGS.num_workers,
         strict=cli.FLAGS.strict,
         overwrite=cli.FLAGS.overwrite,
+        num_preview=cli.FLAGS.preview,
     )
     print(runner.report_summary(report), end="")
     print("\n".join(cityscapes.count_notes(report["splits"])))

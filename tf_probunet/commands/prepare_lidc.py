@@ -28,9 +28,7 @@ flags.DEFINE_bool(
 flags.DEFINE_bool("strict", False, "stop at the first problem in the data")
 flags.DEFINE_integer("num_workers", 0, "processes; 0 for one per core", lower_bound=0)
 flags.DEFINE_bool("overwrite", False, "replace a data set of other settings")
-flags.DEFINE_integer(
-    "preview", 0, "number of images on a contact sheet, preview.png", lower_bound=0
-)
+cli.define_preview_flag()
 REQUIRED = ["out_dir"]
 
 

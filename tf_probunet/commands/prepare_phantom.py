@@ -13,6 +13,7 @@ from tf_probunet.config import PhantomConfig
 flags.DEFINE_string("out_dir", None, "where to write the data set")
 flags.DEFINE_integer("num_workers", 1, "processes; 0 for one per core", lower_bound=0)
 flags.DEFINE_bool("overwrite", False, "replace a data set of other settings")
+cli.define_preview_flag()
 cli.define_config_flags(PhantomConfig)
 REQUIRED = ["out_dir"]
 
@@ -26,5 +27,6 @@ def main() -> None:
         cli.FLAGS.out_dir,
         num_workers=cli.FLAGS.num_workers,
         overwrite=cli.FLAGS.overwrite,
+        num_preview=cli.FLAGS.preview,
     )
     print(runner.report_summary(report), end="")

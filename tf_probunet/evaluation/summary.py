@@ -296,7 +296,8 @@ def _strata(arrays: Arrays, num_graders: int) -> dict[Any, dict[str, Any]]:
     columns = {"ged": arrays["ged"][:, -1], "hungarian_iou": arrays["hungarian_iou"]}
     if "floor" in arrays:
         columns["floor"] = arrays["floor"][:, -1]
-    present, names = arrays["grader_presence"], list(range(num_graders + 1))
+    present = arrays["grader_presence"]
+    names: list[Any] = list(range(num_graders + 1))
     if "num_graders" in arrays:
         present = 1 * (present > 0) + (present == arrays["num_graders"])
         names = ["none", "some", "all"]

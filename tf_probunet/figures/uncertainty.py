@@ -53,7 +53,7 @@ def entropy_bits(shares: np.ndarray) -> np.ndarray:
     return -(shares * np.log2(np.where(shares > 0, shares, 1))).sum(axis=0) + 0.0
 
 
-def _most_bits(samples: np.ndarray) -> float:
+def _most_bits(samples: Sequence[np.ndarray]) -> float:
     """Returns where the scale of entropies ends: their largest, and at least one bit.
 
     All images share the scale, so that one with less entropy looks darker.

@@ -1,4 +1,4 @@
-"""Reads the axial slices of NIfTI volumes, oriented as CT slices are shown."""
+"""Reads the slices of NIfTI volumes, oriented as CT slices are shown."""
 
 from __future__ import annotations
 
@@ -20,7 +20,11 @@ SUFFIXES = (".nii", ".nii.gz")
 
 # As in DICOM: columns run to the patient's left, rows to the back, slices upwards.
 AXES = ("L", "P", "S")
+# Where columns, rows and slices run to, for each way to cut a volume.
+CUTS = {"axial": AXES, "coronal": ("L", "I", "P"), "sagittal": ("P", "I", "L")}
 
+# The axis of the world (right, front, up) that each cut is across; axial comes first.
+_NORMALS = {"axial": 2, "coronal": 1, "sagittal": 0}
 # Where headers of 348 bytes (NIfTI-1) and 540 bytes (NIfTI-2) store the first voxel's
 # position in the file.
 _STARTS = {348: (108, "f"), 540: (168, "q")}
@@ -59,8 +63,14 @@ def nibabel() -> Any:
     return nibabel
 
 
-def read_volume(path: pathlib.Path, name: str, crop: CropConfig) -> list[InputImage]:
-    """Reads axial slices of a NIfTI file, from the lowest to the highest.
+def read_volume(
+    path: pathlib.Path,
+    name: str,
+    crop: CropConfig,
+    cut: str = "axial",
+    affine: np.ndarray | None = None,
+) -> list[InputImage]:
+    """Reads slices of a NIfTI file, from the lowest to the highest if they are axial.
 
     The stored scaling is applied. Values are taken as Hounsfield units, but unscaled
     8-bit values as the grey values of a picture.
@@ -69,11 +79,14 @@ def read_volume(path: pathlib.Path, name: str, crop: CropConfig) -> list[InputIm
         path: the file.
         name: of the results.
         crop: selects slices.
+        cut: one of `CUTS`, or "auto": axial, unless the volume is a single slice of
+            another direction.
+        affine: [4, 4], replaces the file's own.
 
     Raises:
         ValueError: nibabel is missing, or the file is damaged or not a grey volume.
     """
-    volume, affine, axes, is_uint8 = _read(path)
+    volume, affine, axes, is_uint8 = _read(path, cut, affine)
     number = volume.shape[2]
     heights = affine[2, 3] + affine[2, 2] * np.arange(number)
     spacing = np.linalg.norm(affine[:3, :3], axis=0)
@@ -96,7 +109,14 @@ def read_volume(path: pathlib.Path, name: str, crop: CropConfig) -> list[InputIm
     return images
 
 
-def _read(path: pathlib.Path) -> tuple[np.ndarray, np.ndarray, tuple, bool]:
+def stored_affine(path: pathlib.Path) -> np.ndarray:
+    """Returns the affine [4, 4] of a NIfTI file that can be read."""
+    return np.array(nibabel().load(path).affine)
+
+
+def _read(
+    path: pathlib.Path, cut: str, other: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray, tuple, bool]:
     """Returns [columns, rows, slices] float32, affine, file's axes, 8 bit or not."""
     nib = nibabel()
     damaged = (
@@ -125,17 +145,28 @@ def _read(path: pathlib.Path) -> tuple[np.ndarray, np.ndarray, tuple, bool]:
             f"{path}: values of shape {list(shape)}, expected numbers of shape [x, y] "
             "or [x, y, z]"
         )
-    if not np.isfinite(image.affine).all():
+    placed = image.affine if other is None else other
+    if not np.isfinite(placed).all():
         raise ValueError(f"{path}: the affine has values that are not finite")
     orientations = nib.orientations
-    stored = orientations.io_orientation(image.affine)
+    stored = orientations.io_orientation(placed)
     if np.isnan(stored).any():
         raise ValueError(f"{path}: the affine leaves out an axis")
-    turn = orientations.ornt_transform(stored, orientations.axcodes2ornt(AXES))
-    affine = image.affine @ orientations.inv_ornt_aff(turn, data.shape)
+    if cut == "auto":
+        cut = _only_slice(data.shape, stored)
+    target = orientations.axcodes2ornt(CUTS[cut])
+    turn = orientations.ornt_transform(stored, target)
+    affine = placed @ orientations.inv_ornt_aff(turn, data.shape)
     turned = orientations.apply_orientation(data, turn)
     axes = orientations.ornt2axcodes(stored)
     return turned, affine, axes, is_uint8
+
+
+def _only_slice(shape: tuple[int, ...], orientation: np.ndarray) -> str:
+    """Returns the cut in which a volume is a single slice; axial if there is none."""
+    lengths = {int(world): shape[axis] for axis, (world, _) in enumerate(orientation)}
+    single = [cut for cut, world in _NORMALS.items() if lengths[world] == 1]
+    return single[0] if single else "axial"
 
 
 def _check_start(path: pathlib.Path) -> None:

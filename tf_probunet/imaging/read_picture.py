@@ -1,8 +1,10 @@
-"""Reads PNG, TIFF and JPEG pictures and NumPy arrays."""
+"""Reads PNG, TIFF, JPEG and BMP pictures and NumPy arrays."""
 
 from __future__ import annotations
 
 import pathlib
+from collections.abc import Callable
+from typing import TypeVar
 
 import numpy as np
 import PIL.Image
@@ -12,8 +14,8 @@ from tf_probunet import arrays, damage, files, limits
 from tf_probunet.imaging.crop_config import CropConfig
 from tf_probunet.imaging.input_image import InputImage
 
-PICTURE_SUFFIXES = (".png", ".tif", ".tiff", ".jpg", ".jpeg")
-_FORMATS = ["PNG", "TIFF", "JPEG"]
+PICTURE_SUFFIXES = (".png", ".tif", ".tiff", ".jpg", ".jpeg", ".bmp")
+_FORMATS = ["PNG", "TIFF", "JPEG", "BMP"]
 ARRAY_SUFFIXES = (".npy",)
 
 # A value is held in Pillow's picture, in an array, and as float32.
@@ -27,6 +29,8 @@ _MAX_CHANNELS = 4
 # Pillow's modes whose values are not those of the pixels, and what to convert them to.
 _CONVERSIONS = {"1": "L", "P": "RGB", "I;16B": "I;16"}
 
+_T = TypeVar("_T")
+
 
 def read_picture(path: pathlib.Path, name: str, crop: CropConfig) -> list[InputImage]:
     """Reads a picture, or the pages of a TIFF file.
@@ -39,17 +43,36 @@ def read_picture(path: pathlib.Path, name: str, crop: CropConfig) -> list[InputI
     Raises:
         ValueError: the file is damaged, or has no such page.
     """
+    return _images(path, name, "picture", read_pages(path, _array), crop)
+
+
+def read_pages(
+    path: pathlib.Path, convert: Callable[[PIL.Image.Image], _T]
+) -> list[_T]:
+    """Reads the pages of a picture; most have one.
+
+    Args:
+        path: the file.
+        convert: is called with each page, before it is loaded.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: the file is damaged or too large, or `convert` refuses it.
+    """
     try:
         length = path.stat().st_size
         with files.BoundedReader(path) as file:
-            pages = _pages(PIL.Image.open(file, formats=_FORMATS), length)
+            return _pages(PIL.Image.open(file, formats=_FORMATS), length, convert)
+    except FileNotFoundError:
+        raise
     except PIL.UnidentifiedImageError as error:
-        raise ValueError(f"{path}: expected a PNG, TIFF or JPEG picture") from error
+        raise ValueError(
+            f"{path}: expected a PNG, TIFF, JPEG or BMP picture"
+        ) from error
     except damage.PICTURE as error:
         raise ValueError(
             f"{path}: cannot read the picture ({damage.reason(error)})"
         ) from error
-    return _images(path, name, "picture", pages, crop)
 
 
 def read_array(path: pathlib.Path, name: str, crop: CropConfig) -> list[InputImage]:
@@ -65,9 +88,23 @@ def read_array(path: pathlib.Path, name: str, crop: CropConfig) -> list[InputIma
     Raises:
         ValueError: the file is damaged, or holds something else.
     """
+    return _images(path, name, "array", read_stack(path), crop)
+
+
+def read_stack(path: pathlib.Path, kinds: str = "iuf") -> list[np.ndarray]:
+    """Reads the images of an NPY file, see `read_array`.
+
+    Args:
+        path: the file.
+        kinds: NumPy's letters for the types that it may hold.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: the file is damaged, or holds something else.
+    """
     array = arrays.read_npy(path)
     limits.check(array.nbytes + 4 * array.size, f"{path}: {array.size} values")
-    if array.dtype.kind not in "iuf":
+    if array.dtype.kind not in kinds:
         raise ValueError(f"{path}: expected an NPY file of numbers")
     if array.ndim not in (2, 3, 4) or 0 in array.shape:
         raise ValueError(
@@ -75,10 +112,12 @@ def read_array(path: pathlib.Path, name: str, crop: CropConfig) -> list[InputIma
             "[H, W, C], [N, H, W] or [N, H, W, C]"
         )
     is_stack = array.ndim == 4 or (array.ndim == 3 and array.shape[2] > _MAX_CHANNELS)
-    return _images(path, name, "array", list(array) if is_stack else [array], crop)
+    return list(array) if is_stack else [array]
 
 
-def _pages(opened: PIL.Image.Image, length: int) -> list[np.ndarray]:
+def _pages(
+    opened: PIL.Image.Image, length: int, convert: Callable[[PIL.Image.Image], _T]
+) -> list[_T]:
     pages, stored, values = [], 0, 0
     for page in PIL.ImageSequence.Iterator(opened):
         mode = _CONVERSIONS.get(page.mode, page.mode)
@@ -93,7 +132,7 @@ def _pages(opened: PIL.Image.Image, length: int) -> list[np.ndarray]:
                 f"colours of 16 bits ({raw_mode}) would be cut to 8, expected colours "
                 "of 8 bits or grey"
             )
-        pages.append(_array(page))
+        pages.append(convert(page))
     return pages
 
 

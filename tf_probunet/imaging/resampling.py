@@ -6,6 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+# Shares of pixels that differ by less are equal but for rounding.
+_SAME_SHARE = 1e-5
+
 
 def crop_weights(
     start: int, size: int, scale: float, length: int
@@ -62,3 +65,28 @@ def resample(
     # One axis at a time: [h, H] x [H, W, C], then [w, W] x [h, W, C].
     half = np.tensordot(rows, values, axes=(1, 0))
     return np.tensordot(half, cols, axes=(1, 1)).transpose(0, 2, 1)
+
+
+def resample_labels(labels: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    """Resamples a label map [H, W] to `shape`; the outer edges coincide.
+
+    The map of each label is interpolated like an image. A pixel gets the label with the
+    largest share, of two equal ones the larger label. A label that would vanish keeps
+    its strongest pixel.
+    """
+    if labels.shape == tuple(shape):
+        return labels
+    best = np.full(shape, -1.0, np.float32)
+    result = np.zeros(shape, labels.dtype)
+    strongest = {}
+    for label in np.unique(labels):
+        inside = (labels == label).astype(np.float32)[..., None]
+        share = resample(inside, shape)[..., 0]
+        strongest[label] = np.unravel_index(share.argmax(), shape)
+        wins = share >= best - _SAME_SHARE
+        result[wins] = label
+        best = np.maximum(best, share)
+    for label, place in strongest.items():
+        if label and not (result == label).any():
+            result[place] = label
+    return result

@@ -6,6 +6,9 @@ import numpy as np
 
 from tf_probunet.config import DataConfig
 
+# A few very bright or dark pixels must not decide about all others.
+_PERCENTILES = (0.5, 99.5)
+
 
 def training_window(intensity: str, data: DataConfig) -> tuple[float, float]:
     """Returns the values that became 0 and 1 in training.
@@ -19,6 +22,19 @@ def training_window(intensity: str, data: DataConfig) -> tuple[float, float]:
     if intensity == "hu":
         return data.window_low, data.window_high
     return 0.0, 255.0
+
+
+def file_window(pixels: np.ndarray, rule: str) -> tuple[float, float]:
+    """Returns the values of an image file that become 0 and 1.
+
+    Args:
+        pixels: all values of the file.
+        rule: "minmax" for the smallest and largest, "percentiles" for 0.5 and 99.5 %.
+    """
+    if rule == "minmax":
+        return float(pixels.min()), float(pixels.max())
+    low, high = np.percentile(pixels, _PERCENTILES)
+    return float(low), float(high)
 
 
 def apply_window(pixels: np.ndarray, low: float, high: float) -> np.ndarray:

@@ -65,9 +65,9 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
     ) -> dict[str, tf.Tensor]:
         """Computes the terms of the loss.
 
-        The loss is the sum of the model's own loss, weighted by `elbo_weight`, and the
-        energy distance between samples and graders, weighted by `energy_weight`. A part
-        with a weight of 0 is not computed.
+        The loss is the sum of the model's own loss, weighted by `elbo_weight`, the
+        energy distance between samples and graders, weighted by `energy_weight`, and
+        two terms of the switched task. A part with a weight of 0 is not computed.
 
         Args:
             batch: images and labels.
@@ -83,16 +83,18 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         if config.elbo_weight:
             terms = self.fit_terms(shared, batch, seed, kl_weight)
             terms["loss"] *= config.elbo_weight
-        segments = config.switched and config.segmentation_weight > 0
-        if config.energy_weight or segments:
+        on_samples = {
+            "energy_distance": (config.energy_weight, self._energy_distance),
+            "mode_divergence": (config.mode_weight, self._mode_divergence),
+            "segmentation": (config.segmentation_weight, self._segmentation),
+        }
+        if any(weight for weight, _ in on_samples.values()):
             logits = self.energy_samples(shared, seeds.fold_in(seed, 1))
-        if config.energy_weight:
             weights = self.energy_weights(shared)
-            terms["energy_distance"] = self._energy_distance(logits, weights, batch)
-            terms["loss"] += config.energy_weight * terms["energy_distance"]
-        if segments:
-            terms["segmentation"] = self._segmentation(logits, batch)
-            terms["loss"] += config.segmentation_weight * terms["segmentation"]
+        for name, (factor, term) in on_samples.items():
+            if factor:
+                terms[name] = term(logits, weights, batch)
+                terms["loss"] += factor * terms[name]
         return terms
 
     def _energy_distance(
@@ -115,8 +117,22 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
             )
         return tf.reduce_mean(distances)
 
-    def _segmentation(self, logits: tf.Tensor, batch: Batch) -> tf.Tensor:
+    def _mode_divergence(
+        self, logits: tf.Tensor, weights: tf.Tensor | None, batch: Batch
+    ) -> tf.Tensor:
+        """Returns the divergence of the modes in samples [B, S, H, W, K]."""
+        return losses.mode_divergence(
+            probabilities=tf.nn.softmax(logits),
+            labels=grader_maps(batch)[:, 0],
+            ignore_label=self.config.ignore_label,
+            sample_weights=weights,
+        )
+
+    def _segmentation(
+        self, logits: tf.Tensor, weights: tf.Tensor | None, batch: Batch
+    ) -> tf.Tensor:
         """Returns the mean cross-entropy of samples [B, S, H, W, K] before flips."""
+        del weights  # Every sample shall segment.
         labels = losses.unswitched(grader_maps(batch)[:, :1])
         nats = self.cross_entropy(
             losses.unswitched_logits(logits),

@@ -267,18 +267,8 @@ def switched_energy_distance(
         [B].
     """
     dtype = probabilities.dtype
-    switches = cityscapes_labels.SWITCHES
-    old = [switch.class_id for switch in switches]
-    new = [switch.new_class_id for switch in switches]
-    samples = tf.gather(probabilities, old + new, axis=-1)  # [B, S, H, W, 10]
-    if ignore_label is not None:
-        counts = tf.cast(labels != ignore_label, dtype)
-        samples *= counts[:, None, ..., None]
-    truth = tf.cast(unswitched(labels)[..., None] == old + old, dtype)  # [B, H, W, 10]
-    sizes = tf.reduce_sum(truth, axis=[1, 2])[:, None]  # [B, 1, 10]
+    samples, sizes, hits = _switch_counts(probabilities, labels, ignore_label)
     areas = tf.reduce_sum(samples, axis=[2, 3])  # [B, S, 10]
-    hits = tf.reduce_sum(samples * truth[:, None], axis=[2, 3])  # [B, S, 10]
-
     bits = tf.constant(cityscapes_labels.MODE_BITS, dtype)  # [32, 5]
     chosen = tf.concat([1.0 - bits, bits], axis=-1)  # [32, 10], the mode's classes
     cross = _distance(
@@ -300,6 +290,86 @@ def switched_energy_distance(
     spread = tf.einsum("bmn,m,n->b", among_modes, weights, weights)
     among_samples = _among_samples(samples, epsilon, overlap, sample_weights)
     return 2.0 * cross - among_samples - spread
+
+
+def mode_divergence(
+    *,
+    probabilities: tf.Tensor,
+    labels: tf.Tensor,
+    ignore_label: int | None = None,
+    epsilon: float = 1e-3,
+    sharpness: float = 3.0,
+    sample_weights: tf.Tensor | None = None,
+) -> tf.Tensor:
+    """Estimates how far the samples' frequencies of the 32 modes are from the truth.
+
+    This is Pearson's chi-squared divergence, sum_m (q_m - w_m)^2 / w_m, of the samples'
+    frequencies q of the modes from their probabilities w. The flips are independent, so
+    no mode needs to be counted. For each switch of probability p, let f be 1 if a
+    sample flips it, 0 if not, and u = (f - p) / sqrt(p (1 - p)). The divergence is
+
+        mean of prod_i (1 + u_i u'_i) over pairs of samples, minus 1,
+
+    the sum of the squares of all moments of the u that are 0 for independent flips with
+    the right probabilities. All pairs of different samples of the batch are taken. The
+    estimate is unbiased for independent samples, and may be below 0.
+
+    A soft sample gives some of the pixels of a class to the old class and some to the
+    new one. Then f = new^k / (old^k + new^k), where k is the sharpness. Samples that
+    flip half of a class can have the right moments too: the energy distance, not this
+    term, makes them decide.
+
+    Args:
+        probabilities: [B, S, H, W, 24], those of the samples.
+        labels: [B, H, W] int32, before or after the flips. A pair counts for a switch
+            if both images have its class.
+        ignore_label: pixels with this label do not count.
+        epsilon: a number of pixels. Half of it is added to the old and to the new ones.
+        sharpness: with a larger one, f comes closer to what the larger part says.
+        sample_weights: as in `energy_distance`.
+
+    Returns:
+        A scalar, 0 if there is only one sample.
+    """
+    dtype, num_switches = probabilities.dtype, cityscapes_labels.NUM_SWITCHES
+    _, sizes, hits = _switch_counts(probabilities, labels, ignore_label)
+    old, new = tf.split(tf.math.log(hits + epsilon / 2), 2, axis=-1)  # [B, S, 5]
+    share = tf.sigmoid(sharpness * (new - old))
+    p = tf.constant([float(s.probability) for s in cityscapes_labels.SWITCHES], dtype)
+    present = tf.cast(sizes[..., :num_switches] > 0, dtype)  # [B, 1, 5]
+    u = present * (share - p) / tf.sqrt(p * (1.0 - p))
+    u = tf.reshape(u, [-1, num_switches])  # [B S, 5]
+    pairs = tf.reduce_prod(1.0 + u[:, None] * u, axis=-1) - 1.0  # [B S, B S]
+    if sample_weights is None:
+        weights = tf.ones_like(u[:, 0])
+    else:
+        weights = tf.reshape(sample_weights, [-1])
+    shares = weights[:, None] * weights
+    shares = tf.linalg.set_diag(shares, tf.zeros_like(weights))
+    return tf.math.divide_no_nan(tf.reduce_sum(shares * pairs), tf.reduce_sum(shares))
+
+
+def _switch_counts(
+    probabilities: tf.Tensor, labels: tf.Tensor, ignore_label: int | None
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Counts pixels for the five old and then the five new classes of the switches.
+
+    Returns:
+        The samples' probabilities of the ten classes [B, S, H, W, 10], 0 on ignored
+        pixels; the pixels of the old class in the labels [B, 1, 10]; and how much of
+        them a sample gives to either class [B, S, 10].
+    """
+    switches = cityscapes_labels.SWITCHES
+    old = [switch.class_id for switch in switches]
+    new = [switch.new_class_id for switch in switches]
+    samples = tf.gather(probabilities, old + new, axis=-1)  # [B, S, H, W, 10]
+    if ignore_label is not None:
+        counts = tf.cast(labels != ignore_label, samples.dtype)
+        samples *= counts[:, None, ..., None]
+    truth = tf.cast(unswitched(labels)[..., None] == old + old, samples.dtype)
+    sizes = tf.reduce_sum(truth, axis=[1, 2])[:, None]
+    hits = tf.reduce_sum(samples * truth[:, None], axis=[2, 3])
+    return samples, sizes, hits
 
 
 def unswitched(labels: tf.Tensor) -> tf.Tensor:

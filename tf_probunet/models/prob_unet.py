@@ -6,6 +6,8 @@ The three ablations of the paper are settings of the same class: `fixed_prior`,
 
 from __future__ import annotations
 
+import math
+
 import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 
@@ -70,7 +72,8 @@ class ProbUNet(SegmentationModel):
         """
         if self.prior_net is None:
             mean = tf.zeros([tf.shape(image)[0], self.config.num_latents])
-            return latent.gaussian(mean, tf.zeros_like(mean))
+            log_stddev = math.log(self.config.prior_stddev)
+            return latent.gaussian(mean, tf.fill(tf.shape(mean), log_stddev))
         if self.config.prior_components > 1:
             return latent.mixture(*self.prior_net(image))
         return latent.gaussian(*self.prior_net(image))

@@ -7,7 +7,7 @@ import numpy as np
 from tf_probunet.artifacts.saved_model import LoadedModel
 from tf_probunet.imaging.crop_config import CropConfig
 from tf_probunet.imaging.input_image import InputImage
-from tf_probunet.imaging.windows import apply_window, training_window
+from tf_probunet.imaging.windows import apply_window, file_window, training_window
 
 # In pictures, tissue gets at least this brightness.
 _TISSUE = 0.75
@@ -46,6 +46,9 @@ def normalise(
         window = crop.window_numbers
     elif crop.window is not None or is_rescaled(image, model, crop):
         window = pixels.min(), pixels.max()
+    elif model.intensity_rule is not None:
+        rule, given = model.intensity_rule
+        window = given or file_window(image.pixels, rule)
     elif image.values == "float":
         window = 0.0, 1.0
     else:
@@ -123,7 +126,11 @@ def check_values(image: InputImage, model: LoadedModel, crop: CropConfig) -> Non
                 f"{what}, but the model in {model.path} was trained on Hounsfield "
                 "units, expected DICOM, NIfTI, or signed or real numbers as TIFF or NPY"
             )
-    elif crop.window is None and not is_rescaled(image, model, crop):
+    elif (
+        crop.window is None
+        and model.intensity_rule is None
+        and not is_rescaled(image, model, crop)
+    ):
         _check_8_bit(image, model, what)
 
 

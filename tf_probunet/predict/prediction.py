@@ -361,6 +361,10 @@ def _notes(
             "the region's smallest and largest values became 0 and 1 "
             "(--window=minmax), as in the pictures that the model was trained on"
         )
+    if model.intensity_rule is not None and crop.window is None:
+        rule, window = model.intensity_rule
+        how = "{:g} and {:g}".format(*window) if window else f"the {rule} of the image"
+        notes.append(f"{how} became 0 and 255, as in the training images")
     notes += _resolution_notes(image, model, crop, planned)
     if model.dataset["intensity"] == "hu" and image.pixels.min() >= 0:
         notes.append("no value is below 0, which is odd for Hounsfield units")

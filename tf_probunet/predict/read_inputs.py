@@ -10,11 +10,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tf_probunet.imaging import read_dicom, read_nifti, read_picture
+from tf_probunet.imaging import read_dicom, read_file
 from tf_probunet.imaging.crop_config import CropConfig
 from tf_probunet.imaging.input_image import InputImage
-
-_EXPECTED = "DICOM, NIfTI (.nii, .nii.gz), PNG, TIFF, JPEG or NumPy (.npy)"
 
 
 def read_inputs(inputs: Sequence[str], crop: CropConfig) -> list[InputImage]:
@@ -41,12 +39,14 @@ def read_inputs(inputs: Sequence[str], crop: CropConfig) -> list[InputImage]:
             images += _read_directory(path, crop)
         elif not path.is_file():
             raise FileNotFoundError(f"{path}: no such file or directory")
-        elif _kind(path) == "dicom":
+        elif read_file.kind(path) == "dicom":
             series.append(path)
         else:
             images += _read_file(path, crop)
     if series:
-        name = _stem(series[0] if len(series) == 1 else series[0].resolve().parent)
+        name = read_file.stem(
+            series[0] if len(series) == 1 else series[0].resolve().parent
+        )
         images += read_dicom.read_series(series, name, crop)
     images = [_with_spacing(image, crop) for image in images]
     for image in images:
@@ -60,7 +60,9 @@ def _read_directory(path: pathlib.Path, crop: CropConfig) -> list[InputImage]:
     found = {kind: paths for kind, paths in files_by_kind.items() if kind is not None}
     if not found:
         names = f" (among others {other[0].name})" if other else ""
-        raise ValueError(f"{path}: holds no image{names}, expected {_EXPECTED}")
+        raise ValueError(
+            f"{path}: holds no image{names}, expected {read_file.EXPECTED}"
+        )
     if len(found) > 1:
         kinds = ", ".join(sorted(found))
         raise ValueError(
@@ -68,7 +70,7 @@ def _read_directory(path: pathlib.Path, crop: CropConfig) -> list[InputImage]:
         )
     ((kind, paths),) = found.items()
     if kind == "dicom":
-        return read_dicom.read_series(paths, _stem(path.resolve()), crop, path)
+        return read_dicom.read_series(paths, read_file.stem(path.resolve()), crop, path)
     folders = sorted({str(file.parent) for file in paths})
     if len(folders) > 1:
         raise ValueError(
@@ -91,7 +93,7 @@ def _find(path: pathlib.Path) -> dict[str | None, list[pathlib.Path]]:
         seen.add(real)
         for file in (pathlib.Path(folder, name) for name in sorted(names)):
             if file.is_file() and not file.name.startswith("."):
-                found[_kind(file)].append(file)
+                found[read_file.kind(file)].append(file)
         if found.keys() - {None} and folder == str(path):
             break
     return found
@@ -102,40 +104,9 @@ def _raise(error: OSError) -> None:
 
 
 def _read_file(path: pathlib.Path, crop: CropConfig) -> list[InputImage]:
-    readers = {
-        "nifti": read_nifti.read_volume,
-        "picture": read_picture.read_picture,
-        "array": read_picture.read_array,
-    }
-    kind = _kind(path)
-    if kind is None:
-        raise ValueError(f"{path}: unknown kind of file, expected {_EXPECTED}")
-    if crop.series is not None:
+    if crop.series is not None and read_file.kind(path) is not None:
         raise ValueError(f"{path}: not a DICOM file, expected no --series")
-    return readers[kind](path, _stem(path), crop)
-
-
-def _kind(path: pathlib.Path) -> str | None:
-    name = path.name.lower()
-    for kind, suffixes in (
-        ("nifti", read_nifti.SUFFIXES),
-        ("picture", read_picture.PICTURE_SUFFIXES),
-        ("array", read_picture.ARRAY_SUFFIXES),
-    ):
-        if name.endswith(suffixes):
-            return kind
-    return "dicom" if read_dicom.is_dicom(path) else None
-
-
-def _stem(path: pathlib.Path) -> str:
-    """Returns the name of the directory for the results of a file."""
-    name = path.name
-    for suffix in (".nii.gz", path.suffix):
-        if suffix and name.lower().endswith(suffix.lower()) and not path.is_dir():
-            name = name[: -len(suffix)] or name
-            break
-    # "..dcm" must not become the directory "." and "...dcm" not the one above.
-    return name if name.strip(".") else "image"
+    return read_file.read(path, read_file.stem(path), crop)
 
 
 def _check_values(image: InputImage) -> None:

@@ -78,6 +78,7 @@ def prepare(
     num_workers: int = 0,
     strict: bool = False,
     overwrite: bool = False,
+    num_preview: int = 0,
 ) -> dict[str, Any]:
     """Writes Cityscapes as records.
 
@@ -88,6 +89,7 @@ def prepare(
         num_workers: processes; 0 stands for one per core.
         strict: whether the first file that can't be used is an error.
         overwrite: replace a data set of other settings.
+        num_preview: how many images to show on the contact sheet; 0 for no sheet.
 
     Returns:
         The report, see `runner.run`.
@@ -115,6 +117,7 @@ def prepare(
         num_workers=num_workers,
         strict=strict,
         overwrite=overwrite,
+        num_preview=num_preview,
         problems=problems,
     )
 

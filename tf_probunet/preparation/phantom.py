@@ -37,6 +37,7 @@ def prepare(
     *,
     num_workers: int = 1,
     overwrite: bool = False,
+    num_preview: int = 0,
 ) -> dict[str, Any]:
     """Writes a phantom data set and returns the report of the preparation."""
     size = config.image_size
@@ -66,6 +67,7 @@ def prepare(
         splits=_SPLITS,
         num_workers=num_workers,
         overwrite=overwrite,
+        num_preview=num_preview,
     )
 
 

@@ -94,6 +94,7 @@ def run(
     counts: dict[str, int] | None = None,
     groups: Sequence[str] = (),
     examples_per_shard: int = 512,
+    num_preview: int = 0,
 ) -> dict[str, Any]:
     """Processes all units and writes shards, `dataset_info.json` and the report.
 
@@ -113,6 +114,7 @@ def run(
         counts: numbers found before the units, for the report.
         groups: all groups; the report lists those without an example.
         examples_per_shard: the largest number of examples in one file.
+        num_preview: how many images to show on the contact sheet; 0 for no sheet.
 
     Returns:
         The report, as it is written to `report.json`.
@@ -128,7 +130,7 @@ def run(
     names = collections.Counter(unit.name for unit in units)
     if len(names) < len(units):
         raise ValueError(f"two units are called {names.most_common(1)[0][0]!r}")
-    _raise_if_strict(problems, strict)
+    raise_if_strict(problems, strict)
     settings = {"format": records.FORMAT_VERSION, **spec.to_json()}
     part_dir = resume.parts_dir(out_dir, settings)
     resume.remove_parts(out_dir, keep=part_dir)
@@ -159,6 +161,11 @@ def run(
     files.write_json(out_dir / "report.json", report)
     files.write_text(out_dir / "report.txt", report_text(report))
     resume.remove_parts(out_dir)
+    if num_preview:
+        # Imported here, because it needs TensorFlow and the workers do not.
+        from tf_probunet.preparation import preview
+
+        preview.write(out_dir, out_dir / preview.NAME, num_preview)
     return report
 
 
@@ -266,7 +273,7 @@ def _process_all(
     tally = _Tally()
     for summary in filter(None, finished.values()):
         tally.add(summary)
-        _raise_if_strict(_problems(summary), strict)
+        raise_if_strict(_problems(summary), strict)
     waiting = [unit for unit in units if finished[unit.name] is None]
     done = len(units) - len(waiting)
     progress = Progress(len(units), "preparing", done=done, unit="units")
@@ -276,7 +283,7 @@ def _process_all(
             tally.add(summary)
             done += 1
             progress.update(done, str(tally))
-            _raise_if_strict(_problems(summary), strict)
+            raise_if_strict(_problems(summary), strict)
     finally:
         progress.close()
     for unit in units:
@@ -305,7 +312,8 @@ def _problems(summary: dict[str, Any]) -> list[Problem]:
     return [Problem(**problem) for problem in summary["problems"]]
 
 
-def _raise_if_strict(problems: Sequence[Problem], strict: bool) -> None:
+def raise_if_strict(problems: Sequence[Problem], strict: bool = True) -> None:
+    """Raises `ValueError` at the first fault, if the run is strict."""
     faults = [problem for problem in problems if not problem.expected]
     if strict and faults:
         raise ValueError(str(faults[0]))

@@ -9,13 +9,9 @@ from typing import Any
 from tf_probunet import files, locks
 from tf_probunet.dataset.records import DatasetSpec
 from tf_probunet.hashing import salted_hash
-from tf_probunet.imaging.problem import Problem
-from tf_probunet.preparation import preview, runner, splits
+from tf_probunet.preparation import runner, splits
 from tf_probunet.preparation.lidc import pickles, pngs, series
 from tf_probunet.preparation.lidc.source import NUM_GRADERS, Source
-
-SPLITS_NAME = "splits.json"
-PREVIEW_NAME = "preview.png"
 
 # All formats except "dicom", which has settings of its own.
 _SOURCES = {
@@ -86,6 +82,9 @@ def prepare(
         split_of = splits.split_of(used)
     except ValueError as error:
         raise ValueError(f"{split_file or input_path}: {error}") from None
+    unlisted = (
+        splits.file_problems(source.groups, used, split_file) if split_file else []
+    )
     groups = set(source.groups)
     present = {
         split: [group for group in names if group in groups]
@@ -104,14 +103,12 @@ def prepare(
         num_workers=num_workers,
         strict=strict,
         overwrite=overwrite,
-        problems=source.problems + _split_problems(source, used, split_file),
+        problems=source.problems + unlisted,
         counts=source.counts,
         groups=[group for group in source.groups if group in split_of],
+        num_preview=num_preview,
     )
-    out_dir = pathlib.Path(out_dir)
-    files.write_json(out_dir / SPLITS_NAME, present)
-    if num_preview:
-        preview.write(out_dir, out_dir / PREVIEW_NAME, num_preview)
+    files.write_json(pathlib.Path(out_dir) / splits.FILE_NAME, present)
     return report
 
 
@@ -142,29 +139,3 @@ def _spec(
             "splits": f"{split_hash:016x}",
         },
     )
-
-
-def _split_problems(
-    source: Source, used: dict[str, list[str]], split_file: files.Path | None
-) -> list[Problem]:
-    """Reports where the split file and the data name different patients."""
-    if split_file is None:
-        return []
-    listed = {group for groups in used.values() for group in groups}
-    problems = [
-        Problem("not in the split file", group)
-        for group in source.groups
-        if group not in listed
-    ]
-    absent = sorted(listed - set(source.groups))
-    if absent:
-        # A list of all patients may be used with a part of the data.
-        problems.append(
-            Problem(
-                "in the split file, but not in the data",
-                str(split_file),
-                f"{len(absent)}, the first: {absent[0]}",
-                expected=True,
-            )
-        )
-    return problems

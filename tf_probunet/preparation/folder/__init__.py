@@ -1,0 +1,1 @@
+"""Any folder of images with several masks each, or a CSV list of such files."""
