@@ -268,6 +268,7 @@ def _without_noise(monkeypatch):
     Otherwise, the noise of an image depends on the shape of its batch.
     """
 
+    @tf.autograph.experimental.do_not_convert
     def zeros(shape, seed, *args, **kwargs):
         return tf.zeros(shape)
 
