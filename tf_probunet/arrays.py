@@ -81,6 +81,19 @@ def read_npz(
         return arrays
 
 
+def npz_names(path: files.Path) -> list[str]:
+    """Returns the names of the arrays in an NPZ file.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is damaged.
+    """
+    path = pathlib.Path(path)
+    _check_there(path, "NPZ")
+    with _named_errors(path, "NPZ"), zipfile.ZipFile(path) as archive:
+        return list(_members(archive))
+
+
 def npz_header(path: files.Path, name: str) -> tuple[tuple[int, ...], np.dtype]:
     """Returns shape and type of an array in an NPZ file without unpacking it.
 

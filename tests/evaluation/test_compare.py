@@ -14,14 +14,15 @@ GRADERS = np.zeros((16, 4, 4, 4), np.uint8)
 GRADERS[:, :2, :2] = 1
 
 
-def write(directory, samples, *, name="model", counts=(1, 2)):
+def write(directory, samples, *, name="model", counts=(1, 2), sampling="independent"):
     """Writes results of samples [16, 2, 4, 4]."""
-    rules = scoring.Rules(kind="binary", counts=counts)
+    rules = scoring.Rules(kind="binary", counts=counts, sampling=sampling)
     arrays = scoring.score(rules, samples[:, : counts[-1]], GRADERS, keys=KEYS)
     arrays.update(keys=np.array(KEYS), groups=np.array(KEYS))
     numbers = summary.summarise(arrays, rules, num_graders=4)
+    marked = {} if sampling == "independent" else {"protocol__sampling": sampling}
     return results_writer.write(
-        directory, numbers, arrays, counts=counts, model__name=name
+        directory, numbers, arrays, counts=counts, model__name=name, **marked
     )
 
 
@@ -139,3 +140,25 @@ def test_tables(pair):
 def test_one_result_can_not_be_compared(pair):
     with pytest.raises(ValueError, match="got 1 results, expected at least two"):
         compare.read_all(pair[:1])
+
+
+def test_other_samplings_are_marked_and_have_their_own_floor(tmp_path):
+    found = compare.read_all(
+        [
+            write(tmp_path / "one", draw(0), name="model"),
+            write(tmp_path / "two", draw(1), name="other", sampling="stratified"),
+        ]
+    )
+    rows = rows_of(compare.compare(found), "energy distance", 2)
+    assert [row["model"] for row in rows] == [
+        "model",
+        "other (stratified)",
+        "(floor)",
+        "(floor of chosen samples)",
+    ]
+    assert "p_value" in rows[1]
+    # Two of four graders mark a square: distinct pairs differ by 2/3.
+    assert [row["mean"] for row in rows[2:]] == pytest.approx([2 / 3 * 0.75, 2 / 3 / 4])
+    (note,) = compare.notes(found)
+    assert note.startswith("stratified samples are not the published protocol")
+    assert compare.notes(found[:1]) == []

@@ -107,7 +107,7 @@ def test_files_hold_the_same_numbers(tmp_path, lesions, alternating):
     line = next(line for line in table.splitlines() if line.startswith("made_up  "))
     assert line.split()[1] == "0.167"
     markdown = (tmp_path / "results.md").read_text()
-    assert "| floor (a perfect model) | 0.500" in markdown
+    assert "| floor (a perfect model, independent samples) | 0.500" in markdown
     assert results["command"] in markdown
     assert sorted(p.name for p in tmp_path.iterdir()) == [
         "per_image.npz",

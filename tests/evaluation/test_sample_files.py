@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import string
 import zipfile
 
@@ -91,6 +92,56 @@ def test_png_labels_of_4_bits_would_be_stretched_and_are_refused(tmp_path):
     path.write_bytes(png.encode(np.full((4, 6, 1), 3), bits=4, color_type=0))
     with pytest.raises(ValueError, match="sample_000.png: is 4x6 of mode L;4; expecte"):
         read(tmp_path, count=1, num_classes=19)
+
+
+def read_weighted(directory, count=5):
+    found = sample_files.find(directory, ["a", "b"])
+    return sample_files.read_weighted(
+        found, "a", count=count, size=(4, 6), num_classes=2
+    )
+
+
+@pytest.mark.parametrize("as_png", [False, True])
+def test_weights_are_read_and_missing_samples_have_none(tmp_path, as_png):
+    weights = [0.125, 0.5, 0.375]
+    if as_png:
+        for i, sample in enumerate(SAMPLES[:3]):
+            save_png(tmp_path / "a" / f"sample_{i:03d}.png", sample)
+        assert not sample_files.has_weights(tmp_path / "a")
+        text = json.dumps({"weights": weights})
+        (tmp_path / "a" / "weights.json").write_text(text)
+    else:
+        sample_files.write(tmp_path, "a", SAMPLES[:3], weights)
+    maps, found = read_weighted(tmp_path)
+    np.testing.assert_array_equal(maps, SAMPLES[[0, 1, 2, 0, 0]])
+    assert found.tolist() == [*weights, 0, 0]
+    with pytest.raises(ValueError, match="has 3 weighted samples, expected 1 to 2"):
+        read_weighted(tmp_path, count=2)
+
+
+@pytest.mark.parametrize(
+    "weights, message",
+    [
+        ([0.5, 0.4], r"a\.npz: weights are .* expected probabilities that sum to 1"),
+        ([0.5, 0.25, 0.25], r"a\.npz: has 2 samples; expected 3 to"),
+        ([1.0], "has 2 samples and 1 weights, expected as many"),
+        ([[0.5, 0.5]], r"a\.npz: weights are not a list of numbers"),
+        ([np.nan, 1], r"a\.npz: weights are not a list of numbers"),
+        (["1", "0"], r"a\.npz: weights are not a list of numbers"),
+        (None, r"a\.npz: has no weights, expected them as in the other samples"),
+    ],
+)
+def test_bad_weights_are_named(tmp_path, weights, message):
+    stored = {} if weights is None else {"weights": np.array(weights)}
+    np.savez(tmp_path / "a.npz", samples=SAMPLES[:2], **stored)
+    with pytest.raises(ValueError, match=message):
+        read_weighted(tmp_path)
+
+
+def test_bad_weights_are_not_written(tmp_path):
+    with pytest.raises(ValueError, match="a: weights have shape"):
+        sample_files.write(tmp_path, "a", SAMPLES, [0.5, 0.5])
+    assert not any(tmp_path.iterdir())
 
 
 def test_missing_samples(tmp_path):

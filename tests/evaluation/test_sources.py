@@ -11,11 +11,14 @@ from helpers.evaluations import (
     numbers,
     run,
 )
+from helpers.threshold_model import save_threshold_model
 
+from tf_probunet.artifacts import saved_model
 from tf_probunet.config import DataConfig
 from tf_probunet.dataset import input_pipeline, records
 from tf_probunet.evaluation import sources
 from tf_probunet.evaluation.metrics import ged
+from tf_probunet.predict import sampling
 
 
 def test_what_the_model_does_not_see_of_the_frame_is_background(tmp_path, phantom_dir):
@@ -52,6 +55,46 @@ def test_what_the_model_does_not_see_of_the_frame_is_background(tmp_path, phanto
     np.testing.assert_array_equal(mean[:, outside, 0], 1)
     np.testing.assert_array_equal(mean[:, outside, 1], 0)
     assert mean[:, ~outside, 1].std() > 0
+
+
+def test_stratified_sets_depend_on_seed_and_key_alone(tmp_path):
+    path = save_threshold_model(tmp_path / "model", eval_size=16)
+    source = sources.SavedModel(path, 3, "stratified")
+    images = np.random.default_rng(0).random((2, 16, 16, 1)).astype(np.float32)
+    drawn = source.draw(["a", "b"], images, 16, fewer=(2, 16), with_mean=True)
+    alone = source.draw(["b"], images[1:], 16, fewer=(2,))
+    np.testing.assert_array_equal(drawn.labels[1], alone.labels[0])
+    np.testing.assert_array_equal(drawn.sets[2][1], alone.sets[2][0])
+    assert list(drawn.sets) == [2]
+    for count, found in ((2, drawn.sets[2]), (16, drawn.labels)):
+        expected = sampling.draw_set(
+            saved_model.load(path),
+            images[1:],
+            count=count,
+            seed=sources.image_seed(3, "b"),
+            sampling="stratified",
+            about="b",
+        )
+        np.testing.assert_array_equal(found[1], expected["labels"][0])
+    np.testing.assert_allclose(
+        drawn.mean[1], expected["probabilities"][0].mean(axis=0), atol=1e-6
+    )
+    assert source.draw(["a"], images[:1], 2).sets is None
+    independent = sources.SavedModel(path, 3).draw(["a"], images[:1], 4, fewer=(2,))
+    assert independent.sets is None
+
+
+def test_a_model_without_latents_cannot_be_stratified(tmp_path, lesions, alternating):
+    with pytest.raises(
+        ValueError, match="sampling is 'stratified', but the made_up in"
+    ):
+        run(
+            tmp_path / "out",
+            lesions.data_dir,
+            saved_model=str(alternating),
+            sampling="stratified",
+        )
+    assert not (tmp_path / "out" / "results.json").exists()
 
 
 def test_models_that_do_not_fit(tmp_path, lesions, phantom_dir):

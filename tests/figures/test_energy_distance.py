@@ -54,6 +54,20 @@ def test_columns_of_a_group_lie_side_by_side(models):
     assert labels == ["1\nfloor .500", "4\nfloor .200", "16"]
 
 
+def test_chosen_samples_have_a_floor_of_their_own(models):
+    chosen = models[0]._replace(name="b", floor=np.full((30, 2), 0.1), is_chosen=True)
+    figure = energy_distance.draw([models[0], chosen])
+    floors = [line.get_ydata()[0] for line in lines(figure.axes[0], "floor")]
+    np.testing.assert_allclose(floors, [0.5, 0.2, 0.1, 0.1])
+    labels = [tick.get_text() for tick in figure.axes[0].get_xticklabels()]
+    assert labels == ["1\nfloor .500 / .100", "4\nfloor .200 / .100"]
+    names = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert names[2:] == [
+        "floor: a perfect model",
+        "floor: a perfect model, chosen samples",
+    ]
+
+
 def test_intervals_and_written_means(models):
     (axis,) = energy_distance.draw(models).axes
     intervals = [

@@ -46,10 +46,18 @@ _FIELDS: dict[str, dict[str, list[type]]] = {
 _OPTIONAL_SECTIONS = {"ambiguity", "calibration"}
 
 # Results can be compared if these agree. Of the protocol, everything must agree except
-# the numbers of samples, of which the common ones are compared, and the split that the
-# threshold for ambiguity was chosen on.
+# the numbers of samples, of which the common ones are compared, the split that the
+# threshold for ambiguity was chosen on, what the protocol is called, and the sampling:
+# tables and figures name it.
 _SAME_DATA = ("fingerprint", "split", "images")
-_FREE_SETTINGS = {"num_samples", "validation_split"}
+_FREE_SETTINGS = {
+    "num_samples",
+    "sampling",
+    "validation_split",
+    "name",
+    "source",
+    "matching",
+}
 
 
 class UnavailableError(ValueError):
@@ -99,6 +107,17 @@ class Results:
     path: pathlib.Path
     name: str
     summary: dict[str, Any]
+
+    @property
+    def sampling(self) -> str:
+        """How the samples were drawn: independent, stratified or weighted."""
+        return str(self.summary["protocol"].get("sampling", "independent"))
+
+    @property
+    def title(self) -> str:
+        """The name, marked if the samples are not the published protocol's."""
+        mark = "" if self.sampling == "independent" else f" ({self.sampling})"
+        return self.name + mark
 
     @functools.cached_property
     def per_image(self) -> dict[str, np.ndarray]:

@@ -146,8 +146,8 @@ def define_config_flags(
             flags.DEFINE_enum(name, default, choices, text, **place)
             continue
         kind = types[field.name][0]
-        if kind == INTS:
-            default = [str(number) for number in default or ()]
+        if kind == INTS and default is not None:
+            default = [str(number) for number in default]
         if kind == SIZE:
             default = str(default)
         define = {
@@ -186,7 +186,7 @@ def config_from_flags(
         if field.name not in fixed:
             value = flag_values[flag_name(field)].value
             kind = types[field.name][0]
-            if kind == INTS:
+            if kind == INTS and value is not None:
                 value = _integers(field, value)
             elif kind == SIZE:
                 value = _size(field, value)
@@ -201,7 +201,7 @@ def flag_name(field: dataclasses.Field) -> str:
 
 def _integers(field: dataclasses.Field, texts: Sequence[str]) -> tuple[int, ...]:
     if not all(text.strip().isdecimal() for text in texts):
-        example = str(field.default).strip("()").replace(" ", "")
+        example = str(field.default or (1, 4, 8, 16)).strip("()").replace(" ", "")
         raise ValueError(
             f"{flag_name(field)} is {','.join(texts)!r}, expected numbers such as "
             f"{example}"

@@ -25,6 +25,10 @@ def main(arguments: list[str]) -> None:
     results = compare.read_all(paths, cli.FLAGS["names"].value)
     rows = compare.compare(results, cli.FLAGS["reference"].value)
     print(compare.text_table(rows))
+    notes = compare.notes(results)
+    for note in notes:
+        print(f"note: {note}")
     if cli.FLAGS["out"].value:
-        files.write_text(cli.FLAGS["out"].value, compare.markdown_table(rows))
+        text = "".join(f"\nNote: {note}.\n" for note in notes)
+        files.write_text(cli.FLAGS["out"].value, compare.markdown_table(rows) + text)
         print(f"Markdown: {cli.FLAGS['out'].value}")

@@ -17,6 +17,7 @@ from tf_probunet.evaluation.summary import METRICS, SCALARS, Metric
 _Column = tuple[Metric, int]  # With this number of samples.
 _GED = Metric("ged", "energy distance", "low")
 _FLOOR = "(floor)"
+_CHOSEN_FLOOR = "(floor of chosen samples)"
 _BOUNDS = ("mean", "low", "high")
 
 
@@ -48,7 +49,8 @@ def compare(
         `low`, `high` and `best` (whether no other mean is better). Rows of metrics with
         per-image values, except those of the reference, also have the `difference` of
         the means, `p_value`, `effect_size` and `pairs`. After the rows of each energy
-        distance there is a row "(floor)". Metrics that only one model has are left out.
+        distance there is a row "(floor)", and one for chosen samples if there are any.
+        Metrics that only one model has are left out.
 
     Raises:
         ValueError: there is no such reference, or the images differ.
@@ -77,6 +79,17 @@ def markdown_table(rows: Sequence[dict[str, Any]]) -> str:
     return tables.markdown(_cells(rows, lambda text: f"**{text}**")) + "\n"
 
 
+def notes(results: Sequence[Results]) -> list[str]:
+    """Returns what the reader of a comparison should know."""
+    samplings = sorted({result.sampling for result in results} - {"independent"})
+    if not samplings:
+        return []
+    return [
+        f"{' and '.join(samplings)} samples are not the published protocol, which "
+        "draws samples independently; their floor is that of chosen samples"
+    ]
+
+
 def _columns(results: Sequence[Results]) -> list[_Column]:
     counts = sorted({count for result in results for count in result.counts})
     metrics = (_GED, *METRICS, *SCALARS)
@@ -93,15 +106,28 @@ def _column_rows(
     rows = []
     for result, interval in zip(present, intervals):
         values = _values(result, column)
-        row = _row(column, result.name, interval)
+        row = _row(column, result.title, interval)
         row["best"] = _is_best(interval["mean"], means, metric.best)
         if result.name != reference and values and baseline:
             row.update(_paired(values, baseline))
         rows.append(row)
-    floor = present[0].interval("floor", count)
-    if metric is _GED and floor is not None:
-        rows.append({**_row(column, _FLOOR, floor), "best": False})
+    if metric is _GED:
+        rows += _floor_rows(column, present)
     return rows
+
+
+def _floor_rows(column: _Column, present: Sequence[Results]) -> list[dict[str, Any]]:
+    """Returns the floor of independent samples, and that of chosen ones."""
+    floors: dict[str, Any] = {}
+    for result in present:
+        independent = result.sampling == "independent"
+        name = _FLOOR if independent else _CHOSEN_FLOOR
+        floors.setdefault(name, result.interval("floor", column[1]))
+    return [
+        {**_row(column, name, floors[name]), "best": False}
+        for name in (_FLOOR, _CHOSEN_FLOOR)
+        if floors.get(name) is not None
+    ]
 
 
 def _interval(results: Results, column: _Column) -> dict[str, Any] | None:

@@ -21,6 +21,7 @@ from tf_probunet.evaluation import summary as summary_lib
 from tf_probunet.evaluation.config import EvaluationConfig
 from tf_probunet.evaluation.metrics import checks
 from tf_probunet.evaluation.parts import Parts
+from tf_probunet.evaluation.protocols import PROTOCOLS
 from tf_probunet.hashing import salted_hash
 from tf_probunet.progress import Progress
 
@@ -209,15 +210,18 @@ class _Evaluation:
 
     def _make_rules(self) -> scoring.Rules:
         config, spec = self._config, self._info.spec
+        asked = config.num_samples
+        assert asked and config.statistic and config.both_empty, "the config fills them"
+        protocol = PROTOCOLS[config.protocol] if config.protocol else None
         limit = self._source.max_samples
-        counts = tuple(n for n in config.num_samples if limit is None or n <= limit)
+        counts = tuple(n for n in asked if limit is None or n <= limit)
         if not counts:
             raise ValueError(
-                f"num_samples is {config.num_samples}, expected at most {limit}, the "
+                f"num_samples is {asked}, expected at most {limit}, the "
                 "number of different samples that the model has"
             )
-        if counts != config.num_samples:
-            left_out = [n for n in config.num_samples if n not in counts]
+        if counts != asked:
+            left_out = [n for n in asked if n not in counts]
             self._notes.append(
                 f"the model has {limit} different samples, so the energy distance for "
                 f"{', '.join(map(str, left_out))} is left out"
@@ -230,6 +234,9 @@ class _Evaluation:
             num_classes=spec.num_classes,
             ignore_label=spec.ignore_label,
             graders_vary=spec.min_graders is not None,
+            sampling=self._source.sampling,
+            matched=protocol.matching_samples if protocol else None,
+            scores=protocol.scores if protocol else (),
         )
 
     def _check_offset(self) -> None:
@@ -258,9 +265,12 @@ class _Evaluation:
                 else {}
             ),
             "num_samples": list(rules.counts),
+            "sampling": rules.sampling,
             "statistic": rules.statistic,
             "both_empty": rules.both_empty,
             "floor": self._floor_kind(),
+            "matching_samples": rules.matched,
+            **self._source_protocol(),
             "pixels": "hard labels of the samples, the largest number of them",
             "limit": self._config.limit,
             **({"offset_px": offset} if offset else {}),
@@ -271,6 +281,18 @@ class _Evaluation:
                 "seed": summary_lib.BOOTSTRAP_SEED,
                 "resampled": resampled,
             },
+        }
+
+    def _source_protocol(self) -> dict[str, Any]:
+        """Returns the name, the source and the matching rule of the protocol."""
+        name = self._config.protocol
+        if name is None:
+            return {}
+        protocol = PROTOCOLS[name]
+        return {
+            "name": name,
+            "source": protocol.source,
+            "matching": protocol.matching,
         }
 
     def _floor_kind(self) -> str:
@@ -297,7 +319,11 @@ class _Evaluation:
     def _score(self, batch: dict[str, Any], place: int) -> scoring.Arrays:
         saved = max(0, min(self._config.save_samples - place, len(batch["keys"])))
         drawn = self._source.draw(
-            batch["keys"], batch["image"], self._rules.counts[-1], with_mean=saved > 0
+            batch["keys"],
+            batch["image"],
+            self._rules.counts[-1],
+            with_mean=saved > 0,
+            fewer=self._rules.counts[:-1],
         )
         arrays = scoring.score(
             self._rules,
@@ -306,6 +332,8 @@ class _Evaluation:
             keys=batch["keys"],
             modes=batch.get("modes"),
             mode_probs=batch.get("mode_probs"),
+            sets=drawn.sets,
+            weights=drawn.weights,
         )
         if saved:
             kept = {
@@ -333,7 +361,7 @@ class _Evaluation:
         del place
         count = self._rules.counts[-1]
         drawn = self._source.draw(batch["keys"], batch["image"], count)
-        arrays = scoring.presence(drawn.labels, batch["labels"])
+        arrays = scoring.presence(drawn.labels, batch["labels"], drawn.weights)
         if self._rules.graders_vary:
             arrays["num_graders"] = np.full(
                 len(batch["keys"]), batch["labels"].shape[1]
@@ -453,7 +481,7 @@ def _move(batch: dict[str, Any], distance: int) -> None:
 
 def _open_source(config: EvaluationConfig, info: records.DatasetInfo) -> Source:
     if config.saved_model:
-        return sources.SavedModel(config.saved_model, config.seed)
+        return sources.SavedModel(config.saved_model, config.seed, config.sampling)
     splits = {config.split, config.validation_split} & set(info.splits)
     data = DataConfig(task=config.task or "plain", eval_size=config.eval_size or 0)
     assert config.samples_dir is not None  # The configuration has one of the two.

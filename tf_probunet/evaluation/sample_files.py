@@ -1,7 +1,9 @@
 """Samples of any model as files: one NPZ, or one directory of PNGs, per image.
 
 `<name>.npz` holds the array `samples` [S, H, W]; `<name>/sample_000.png`,
-`sample_001.png`, ... hold one sample each. `<name>` is the image's key, with characters
+`sample_001.png`, ... hold one sample each. Samples may have weights: the array
+`weights` [S] of the NPZ file, or `{"weights": [...]}` in `<name>/weights.json`.
+`<name>` is the image's key, with characters
 other than letters, digits and `_-.~` percent-encoded (see `file_name`).
 """
 
@@ -18,8 +20,11 @@ import PIL.Image
 
 from tf_probunet import arrays, damage, files
 from tf_probunet.config import MAX_SAMPLES
+from tf_probunet.evaluation.metrics import checks
 
 ARRAY_NAME = "samples"
+WEIGHTS_NAME = "weights"
+_WEIGHTS_FILE = f"{WEIGHTS_NAME}.json"
 
 _PNG_MODES = ("1", "L", "P")
 
@@ -34,19 +39,25 @@ def file_name(key: str) -> str:
     return "%2E" + name[1:] if name.startswith(".") else name
 
 
-def write(samples_dir: files.Path, key: str, samples: np.ndarray) -> pathlib.Path:
+def write(
+    samples_dir: files.Path,
+    key: str,
+    samples: np.ndarray,
+    weights: np.ndarray | None = None,
+) -> pathlib.Path:
     """Writes the samples of one image as NPZ, atomically.
 
     Args:
         samples_dir: created if necessary.
         key: of the image.
         samples: [S, H, W] integer labels.
+        weights: [S] probabilities of the samples; None for equal ones.
 
     Returns:
         The file.
 
     Raises:
-        ValueError: on other shapes or types.
+        ValueError: on other shapes or types, or weights that do not sum to 1.
     """
     samples = np.asarray(samples)
     if samples.ndim != 3 or samples.dtype.kind not in "biu":
@@ -54,10 +65,13 @@ def write(samples_dir: files.Path, key: str, samples: np.ndarray) -> pathlib.Pat
             f"{key}: samples are {samples.dtype}{list(samples.shape)}; expected "
             "integers [S, H, W]"
         )
+    stored: dict[str, Any] = {ARRAY_NAME: samples}
+    if weights is not None:
+        with checks.naming(key):
+            stored[WEIGHTS_NAME] = checks.mode_weights(weights, (len(samples),))
     path = pathlib.Path(samples_dir, f"{file_name(key)}.npz")
     with files.atomic_path(path) as temporary:
-        named: dict[str, Any] = {ARRAY_NAME: samples}
-        np.savez_compressed(temporary, **named)
+        np.savez_compressed(temporary, **stored)
     return path
 
 
@@ -141,12 +155,102 @@ def read(
     return samples.astype(np.uint8)
 
 
+def has_weights(path: pathlib.Path) -> bool:
+    """Whether the file or directory of an image has weights of its samples.
+
+    Raises:
+        ValueError: the file is damaged.
+    """
+    if path.is_dir():
+        return (path / _WEIGHTS_FILE).is_file()
+    return WEIGHTS_NAME in arrays.npz_names(path)
+
+
+def read_weighted(
+    found: Mapping[str, pathlib.Path],
+    key: str,
+    *,
+    count: int,
+    size: tuple[int, int],
+    num_classes: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Reads all samples of one image, and their weights.
+
+    Args:
+        found: the result of `find`.
+        key: of the image.
+        count: S. An image may have fewer samples: the first one is then repeated with
+            the weight 0.
+        size: (H, W) that the samples must have.
+        num_classes: see `read`.
+
+    Returns:
+        [S, H, W] uint8 and [S] float64.
+
+    Raises:
+        FileNotFoundError: there is no file for the key.
+        ValueError: the file is damaged, or has other or more samples, or no weights.
+    """
+    path = found.get(key)
+    if path is not None and not has_weights(path):
+        raise ValueError(
+            f"{path}: has no {WEIGHTS_NAME}, expected them as in the other samples"
+        )
+    weights = np.ones(1) if path is None else _read_weights(path)
+    if not 1 <= len(weights) <= count:
+        raise ValueError(
+            f"{path}: has {len(weights)} weighted samples, expected 1 to {count}, the "
+            "--num_samples"
+        )
+    with checks.naming(str(path)):
+        weights = checks.mode_weights(weights, (len(weights),))
+    samples = read(found, key, count=len(weights), size=size, num_classes=num_classes)
+    if path is not None and _number_of_samples(path) != len(weights):
+        raise ValueError(
+            f"{path}: has {_number_of_samples(path)} samples and {len(weights)} "
+            "weights, expected as many"
+        )
+    missing = count - len(weights)
+    samples = np.concatenate([samples, np.repeat(samples[:1], missing, axis=0)])
+    return samples, np.concatenate([weights, np.zeros(missing)])
+
+
+def _read_weights(path: pathlib.Path) -> np.ndarray:
+    """Reads numbers [S]."""
+    if path.is_dir():
+        file = path / _WEIGHTS_FILE
+        stored = files.read_json(file, "weights of samples").get(WEIGHTS_NAME)
+        numbers = isinstance(stored, list) and all(
+            type(number) in (int, float) for number in stored
+        )
+        weights = np.array(stored if numbers else "no numbers")
+    else:
+        shape, dtype = arrays.npz_header(path, WEIGHTS_NAME)
+        if len(shape) == 1 and shape[0] <= MAX_SAMPLES and dtype.kind in "iuf":
+            weights = arrays.read_npz(path, [WEIGHTS_NAME])[WEIGHTS_NAME]
+        else:
+            weights = np.array("no numbers")
+    if weights.ndim != 1 or not np.isfinite(weights).all():
+        raise ValueError(f"{path}: {WEIGHTS_NAME} are not a list of numbers")
+    return weights
+
+
+def _number_of_samples(path: pathlib.Path) -> int:
+    if path.is_dir():
+        return len(list(path.glob("sample_*.png")))
+    return arrays.npz_header(path, ARRAY_NAME)[0][0]
+
+
 def fingerprint(found: Mapping[str, pathlib.Path]) -> str:
     """Returns a short hash of the content of all files."""
     digest = hashlib.sha256()
     for key in sorted(found):
         path = found[key]
-        members = [path] if path.is_file() else sorted(path.glob("sample_*.png"))
+        members = [path]
+        if path.is_dir():
+            weights = path / _WEIGHTS_FILE
+            members = sorted(path.glob("sample_*.png"))
+            members += [weights] if weights.is_file() else []
         for member in members:
             digest.update(f"{key} {member.name} {files.sha256(member)}\n".encode())
     return digest.hexdigest()[:16]

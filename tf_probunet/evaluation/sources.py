@@ -17,6 +17,7 @@ from tf_probunet.dataset import input_pipeline, records
 from tf_probunet.evaluation import sample_files
 from tf_probunet.hashing import salted_hash
 from tf_probunet.predict import latents
+from tf_probunet.predict import sampling as sampling_lib
 
 
 class Samples(NamedTuple):
@@ -26,10 +27,14 @@ class Samples(NamedTuple):
         labels: [N, S, H, W] uint8.
         mean: [N, H, W, K] float32, the mean of the samples' probabilities; None if
             they are not known or were not asked for.
+        sets: [N, n, H, W] uint8 by count n, if the first samples are no such set.
+        weights: [N, S] probabilities of the samples; None for equal ones.
     """
 
     labels: np.ndarray
     mean: np.ndarray | None = None
+    sets: dict[int, np.ndarray] | None = None
+    weights: np.ndarray | None = None
 
 
 class SavedModel:
@@ -38,21 +43,28 @@ class SavedModel:
     Attributes:
         data: how examples become the model's inputs.
         max_samples: the number of different samples; None if there is no limit.
+        sampling: how the samples are drawn, one of `config.SAMPLINGS`.
         description: of the model, for `results.json`.
     """
 
-    def __init__(self, path: files.Path, seed: int) -> None:
+    def __init__(
+        self, path: files.Path, seed: int, sampling: str = "independent"
+    ) -> None:
         """Loads the model.
 
         Args:
             path: of the SavedModel.
             seed: of the samples.
+            sampling: one of `config.SAMPLINGS`.
 
         Raises:
             FileNotFoundError: there is no SavedModel.
-            ValueError: it was not written by `run/export.py`, or is damaged.
+            ValueError: it was not written by `run/export.py`, or is damaged; or it has
+                no latents that could be stratified.
         """
         self._model, self._seed = saved_model.load(path), seed
+        sampling_lib.check_sampling(self._model, sampling)
+        self.sampling = sampling
         metadata, dataset = self._model.metadata, self._model.dataset
         self.data: DataConfig = self._model.data
         self.max_samples: int | None = metadata["max_samples"]
@@ -130,6 +142,7 @@ class SavedModel:
         count: int,
         *,
         with_mean: bool = False,
+        fewer: Sequence[int] = (),
     ) -> Samples:
         """Draws samples, which depend only on the seed and the keys of the images.
 
@@ -139,27 +152,44 @@ class SavedModel:
                 model does not see become background.
             count: S.
             with_mean: whether to return the mean probabilities too.
+            fewer: numbers of samples that need sets of their own if the samples are
+                stratified.
 
         Raises:
             ValueError: the model fails on an image; the message names its key.
         """
-        labels, means = [], []
+        labels: list[np.ndarray] = []
+        means: list[np.ndarray] = []
+        if self.sampling == "independent":
+            fewer = ()
+        sets: dict[int, list[np.ndarray]] = {n: [] for n in fewer if n != count}
         # One image at a time: convolutions round differently in larger batches, and a
         # pixel between two classes could change its label.
         size, frame = self.data.eval_size, images.shape[1:3]
         for key, image in zip(keys, images):
-            seed = [image_seed(self._seed, key)]
             seen = input_pipeline.central_crop(image[None], size)
             inner = seen.shape[1:3]
             seen = input_pipeline.mirror_pad(seen, self._model.size_divisor)
-            outputs = self._model.call("sample", seen, count, seed, about=key)
-            maps = input_pipeline.central_part(outputs["labels"][0], inner)
-            labels.append(input_pipeline.pad_to(maps.astype(np.uint8), frame))
+            for n, found in [*sets.items(), (count, labels)]:
+                outputs = sampling_lib.draw_set(
+                    self._model,
+                    seen,
+                    count=n,
+                    seed=image_seed(self._seed, key),
+                    sampling=self.sampling,
+                    about=key,
+                )
+                maps = input_pipeline.central_part(outputs["labels"][0], inner)
+                found.append(input_pipeline.pad_to(maps.astype(np.uint8), frame))
             if with_mean:
                 mean = np.moveaxis(outputs["probabilities"][0].mean(axis=0), -1, 0)
                 mean = input_pipeline.central_part(mean, inner)  # [K, h, w]
                 means.append(_pad_probabilities(mean, frame))
-        return Samples(np.stack(labels), np.stack(means) if with_mean else None)
+        return Samples(
+            np.stack(labels),
+            np.stack(means) if with_mean else None,
+            {n: np.stack(found) for n, found in sets.items()} or None,
+        )
 
     @property
     def ways(self) -> tuple[str, ...]:
@@ -173,9 +203,10 @@ class SavedModel:
     ) -> dict[str, np.ndarray]:
         """Returns the mean [L] of each image's prior, by key; images as for `draw`."""
         seen = input_pipeline.central_crop(images, self.data.eval_size)
+        seen = input_pipeline.mirror_pad(np.asarray(seen), self._model.size_divisor)
         means = [
             self._model.call("prior", one[None], about=key)["mean"][0]
-            for key, one in zip(keys, np.asarray(seen))
+            for key, one in zip(keys, seen)
         ]
         return dict(zip(keys, means))
 
@@ -206,6 +237,8 @@ class SavedModel:
         if self.ways == ("stacked",):
             return self.draw([key], image[None], count).labels
         seen = input_pipeline.central_crop(image[None], self.data.eval_size)
+        inner = seen.shape[1:3]
+        seen = input_pipeline.mirror_pad(seen, self._model.size_divisor)
         prior = self._model.call("prior", seen, about=key)
         size = latents.dimensions(prior)
         shared, own = (
@@ -224,7 +257,7 @@ class SavedModel:
             *(first, second, third),
             *(np.broadcast_to(one, first.shape) for one in (majority, labels[-1])),
         ]
-        stacked = np.stack(ways).astype(np.uint8)
+        stacked = input_pipeline.central_part(np.stack(ways).astype(np.uint8), inner)
         return input_pipeline.pad_to(stacked, image.shape[:2])
 
 
@@ -234,6 +267,7 @@ class SampleFiles:
     Attributes:
         data: how examples become images of the samples' size.
         max_samples: None, as each file must hold all samples that are scored.
+        sampling: "weighted" if the files hold weights, otherwise "independent".
         description: of the model, for `results.json`.
     """
 
@@ -264,6 +298,9 @@ class SampleFiles:
         self._num_classes = input_pipeline.num_classes(info, data)
         known = {key for split in splits for key in split_keys(info, split)}
         self._files = sample_files.find(path, known)
+        first = next(iter(self._files.values()), None)
+        weighted = first is not None and sample_files.has_weights(first)
+        self.sampling = "weighted" if weighted else "independent"
         self.description: dict[str, Any] = {
             "name": pathlib.Path(path).resolve().name,
             "source": "samples_dir",
@@ -286,6 +323,7 @@ class SampleFiles:
         count: int,
         *,
         with_mean: bool = False,
+        fewer: Sequence[int] = (),
     ) -> Samples:
         """Reads the first `count` samples of each image; see `SavedModel.draw`.
 
@@ -293,15 +331,22 @@ class SampleFiles:
             FileNotFoundError: an image has no file.
             ValueError: a file does not hold such samples; the message names it.
         """
-        del with_mean  # Files hold labels only.
-        size = images.shape[1:3]
-        labels = [
-            sample_files.read(
-                self._files, key, count=count, size=size, num_classes=self._num_classes
-            )
-            for key in keys
+        del with_mean, fewer  # Files hold labels only, and the first are a set.
+        settings: dict[str, Any] = {
+            "size": images.shape[1:3],
+            "num_classes": self._num_classes,
+        }
+        if self.sampling == "weighted":
+            found = [
+                sample_files.read_weighted(self._files, key, count=count, **settings)
+                for key in keys
+            ]
+            labels, weights = (np.stack(column) for column in zip(*found))
+            return Samples(labels, weights=weights)
+        maps = [
+            sample_files.read(self._files, key, count=count, **settings) for key in keys
         ]
-        return Samples(np.stack(labels))
+        return Samples(np.stack(maps))
 
     def draw_ways(
         self,

@@ -62,6 +62,17 @@ METRICS = (
     Metric("coverage_50", "graders in the 50 % interval of the volume", None),
     Metric("coverage_90", "graders in the 90 % interval of the volume", None),
     Metric("presence_brier", "squared error of the presence", "low"),
+    # Those of a challenge, if its protocol was chosen.
+    Metric("qubiq_dice", "QUBIQ Dice of mean maps", "high"),
+    Metric("soft_dice", "soft Dice of mean maps", "high"),
+    Metric("staple_dice", "Dice against STAPLE", "high"),
+    Metric("d_persona_dice_soft", "D-Persona Dice_soft", "high"),
+    Metric("dice_max", "D-Persona Dice_max", "high"),
+    Metric("dice_match", "D-Persona Dice_match", "high"),
+    Metric("consensus_dice", "CURVAS consensus Dice", "high"),
+    Metric("multirater_ece", "CURVAS ECE, mean over graders", "low"),
+    Metric("curvas_crps", "CURVAS CRPS of the volume, pixels", "low"),
+    Metric("curvas_crps_code", "CURVAS CRPS as in its code, pixels", "low"),
 )
 
 # Numbers of the data set as a whole, without intervals.
@@ -279,12 +290,12 @@ def _binary(
     )
     if several.any():
         summary["ambiguity"] = _ambiguity(
-            arrays, validation, rules.counts[-1], num_graders
+            arrays, validation, rules.presence_steps, num_graders
         )
         groups = arrays["groups"][several]
         if cross_fit and len(set(groups)) > 1:
             summary["ambiguity"]["accuracy"] = ambiguity.cross_fitted_accuracy(
-                *_presences(arrays, num_graders), groups, rules.counts[-1]
+                *_presences(arrays, num_graders), groups, rules.presence_steps
             )
     return summary
 
@@ -306,10 +317,9 @@ def _by_class(
         for name in (*CLASS_METRICS, *_CLASS_AREAS)
         if f"class_{name}" in arrays
     }
-    columns["ged"] = columns["ged"][..., -1]  # [N, K - 1, C]
     found = intervals(columns, arrays[UNITS[resampled(arrays["groups"])]])
     shares = {
-        "samples": arrays["class_sample_presence"] / rules.counts[-1],
+        "samples": arrays["class_sample_presence"] / rules.presence_steps,
         "graders": arrays["class_grader_presence"] / arrays["class_num_graders"],
     }
     result = {}

@@ -9,7 +9,7 @@ from typing import Any
 
 from tf_probunet.artifacts.results_dir import lookup
 from tf_probunet.evaluation.lesions import WAYS
-from tf_probunet.evaluation.summary import CLASS_METRICS, METRICS, SCALARS
+from tf_probunet.evaluation.summary import CLASS_METRICS, METRICS, SCALARS, Metric
 
 _BASELINE_TITLES = {
     "always_empty": "always empty",
@@ -59,7 +59,8 @@ def csv_table(results: dict[str, Any]) -> str:
     largest = max(map(int, results["ged"]))
     for metric in METRICS:
         if metric.name in results:
-            writer.writerow([metric.name, largest, *_numbers(results[metric.name])])
+            taken = _sample_count(metric, results)
+            writer.writerow([metric.name, taken, *_numbers(results[metric.name])])
     for metric in SCALARS:
         value = lookup(results, metric.name)
         if value is not None:
@@ -119,6 +120,13 @@ def bounds(value: dict[str, Any]) -> str:
     return f"[{number(value['low'])}, {number(value['high'])}]"
 
 
+def floor_title(results: dict[str, Any]) -> str:
+    """Returns what the floor holds for."""
+    if (lookup(results, "protocol.sampling") or "independent") == "independent":
+        return "a perfect model, independent samples"
+    return "a perfect model, chosen samples"
+
+
 def _heading(results: dict[str, Any]) -> str:
     data, protocol = results["data"], results["protocol"]
     size = _range(
@@ -134,6 +142,16 @@ def _heading(results: dict[str, Any]) -> str:
         f"{protocol['statistic'].upper()}-statistic, both empty: "
         f"{protocol['both_empty']}; [95% intervals by {_resampled(results)}]",
     ]
+    if protocol.get("name"):
+        lines.insert(2, f"protocol {protocol['name']}: {protocol['source']}")
+    if protocol.get("matching"):
+        lines.append(f"matching: {protocol['matching']}")
+    sampling = protocol.get("sampling", "independent")
+    if sampling != "independent":
+        lines.append(
+            f"{sampling} samples: not the published protocol, which draws them "
+            "independently"
+        )
     return "\n".join(lines)
 
 
@@ -166,7 +184,7 @@ def _distance_table(results: dict[str, Any]) -> list[list[str]]:
     rows = [["energy distance, samples:", *counts]]
     titles = {
         "ged": results["model"]["name"],
-        "floor": "floor (a perfect model)",
+        "floor": f"floor ({floor_title(results)})",
         "excess": "excess over the floor",
         "exact_modes.ged": "against the exact modes",
         "exact_modes.floor": "floor of that",
@@ -179,10 +197,13 @@ def _distance_table(results: dict[str, Any]) -> list[list[str]]:
 
 
 def _metric_table(results: dict[str, Any]) -> list[list[str]]:
-    rows = [[f"with {max(map(int, results['ged']))} samples", "value"]]
+    largest = max(map(int, results["ged"]))
+    rows = [[f"with {largest} samples", "value"]]
     for metric in METRICS:
         if metric.name in results:
-            rows.append([metric.title, with_bounds(results[metric.name])])
+            count = _sample_count(metric, results)
+            title = metric.title + (f", {count} samples" if count != largest else "")
+            rows.append([title, with_bounds(results[metric.name])])
     for metric in SCALARS:
         value = lookup(results, metric.name)
         if value is not None:
@@ -215,6 +236,14 @@ def _class_table(results: dict[str, Any]) -> list[list[str]]:
         means.append(sum(known) / len(known) if known else None)
     rows.append(["mean of the classes", *map(number, means)])
     return rows
+
+
+def _sample_count(metric: Metric, results: dict[str, Any]) -> int:
+    """Returns how many samples a metric takes: all, but a protocol may match fewer."""
+    matched = lookup(results, "protocol.matching_samples")
+    if metric.name == "hungarian_iou" and matched is not None:
+        return matched
+    return max(map(int, results["ged"]))
 
 
 def _switch_table(results: dict[str, Any]) -> list[list[str]]:

@@ -57,7 +57,7 @@ def presences(results: Results) -> Presences:
     if found.get("threshold") is not None:
         rule = ambiguity.Rule(found["threshold"], found["direction"])
     return Presences(
-        name=results.name,
+        name=results.title,
         counts=counts,
         ambiguous=ambiguous,
         num_samples=found["num_samples"],

@@ -32,6 +32,7 @@ class Scores(NamedTuple):
         floor: [N, C] what a perfect model would have, or None.
         low: [C] lower bound of the mean's confidence interval, or None.
         high: [C] upper bound, or None.
+        is_chosen: whether the samples are stratified or weighted. Their floor is lower.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Scores(NamedTuple):
     floor: np.ndarray | None = None
     low: np.ndarray | None = None
     high: np.ndarray | None = None
+    is_chosen: bool = False
 
 
 def scores(results: Results) -> Scores:
@@ -56,7 +58,8 @@ def scores(results: Results) -> Scores:
         np.array([_number(mean[side]) for mean in means]) for side in ("low", "high")
     )
     floor = results.array("floor") if results.has("floor") else None
-    return Scores(results.name, counts, values, floor, low, high)
+    chosen = results.sampling != "independent"
+    return Scores(results.title, counts, values, floor, low, high, chosen)
 
 
 @style.styled()
@@ -67,7 +70,8 @@ def draw(models: Sequence[Scores]) -> Figure:
     graders; lower is better, 0 means equal distributions. The large symbol is the mean
     over images, also written above its column, with its confidence interval if there is
     one. The dashed line is the floor: the mean that a perfect model would have with as
-    many samples. Compare the symbol with this line, not with 0. Horizontal stripes come
+    many independent samples; the dotted line is that of chosen (stratified or weighted)
+    samples. Compare the symbol with this line, not with 0. Horizontal stripes come
     from images in which graders or samples are empty.
 
     Args:
@@ -88,9 +92,15 @@ def draw(models: Sequence[Scores]) -> Figure:
             upright = len(models) * len(counts) > _MAX_LEVEL_NUMBERS
             _write_mean(axis, x, model.values[:, column], upright)
     _above(axis, 0.0, "mean", xycoords="axes fraction", ha="right")
-    floors = [_floor(models, count) for count in counts]
-    _draw_floors(axis, floors)
-    axis.set_xticks(range(len(counts)), [*map(_tick_label, counts, floors)])
+    floors = {
+        chosen: [
+            _floor([m for m in models if m.is_chosen == chosen], n) for n in counts
+        ]
+        for chosen in (False, True)
+    }
+    for chosen, values in floors.items():
+        _draw_floors(axis, values, chosen)
+    axis.set_xticks(range(len(counts)), [*map(_tick_label, counts, *floors.values())])
     axis.set_xlim(-0.5, len(counts) - 0.5)
     axis.tick_params(axis="x", length=0)
     for edge in range(1, len(counts)):
@@ -98,7 +108,7 @@ def draw(models: Sequence[Scores]) -> Figure:
     axis.set_xlabel("number of samples")
     axis.set_ylabel(r"squared energy distance $D^2_{\mathrm{GED}}$ (lower is better)")
     figure.legend(
-        handles=_legend(models, any(np.isfinite(floors))),
+        handles=_legend(models, [c for c in floors if np.isfinite(floors[c]).any()]),
         loc="outside upper center",
         ncols=4,
     )
@@ -177,17 +187,18 @@ def _above(axis: Axes, x: float, text: str, **settings: Any) -> None:
     )
 
 
-def _draw_floors(axis: Axes, floors: Sequence[float]) -> None:
+def _draw_floors(axis: Axes, floors: Sequence[float], chosen: bool) -> None:
     for group, floor in enumerate(floors):
         if np.isfinite(floor):
             ends = (group - _GROUP_WIDTH / 2, group + _GROUP_WIDTH / 2)
-            axis.plot(ends, (floor, floor), zorder=3, label="floor", **_FLOOR_LINE)
+            axis.plot(
+                ends, (floor, floor), zorder=3, label="floor", **_FLOOR_LINES[chosen]
+            )
 
 
-_FLOOR_LINE: dict[str, Any] = {
-    "color": "black",
-    "linewidth": 1.2,
-    "linestyle": (0, (4, 2)),
+_FLOOR_LINES: dict[bool, dict[str, Any]] = {
+    chosen: {"color": "black", "linewidth": 1.2, "linestyle": (0, dashes)}
+    for chosen, dashes in ((False, (4, 2)), (True, (1, 1.2)))
 }
 
 
@@ -205,11 +216,12 @@ def _offset(place: int, number: int) -> float:
     return ((place + 0.5) / number - 0.5) * _GROUP_WIDTH
 
 
-def _tick_label(count: int, floor: float) -> str:
-    return f"{count}\nfloor {_short(floor)}" if np.isfinite(floor) else str(count)
+def _tick_label(count: int, *floors: float) -> str:
+    known = [_short(floor) for floor in floors if np.isfinite(floor)]
+    return f"{count}\nfloor {' / '.join(known)}" if known else str(count)
 
 
-def _legend(models: Sequence[Scores], with_floor: bool) -> list[Line2D]:
+def _legend(models: Sequence[Scores], floors: Sequence[bool]) -> list[Line2D]:
     handles = []
     for place, model in enumerate(models):
         colour, marker = _look(place)
@@ -224,8 +236,9 @@ def _legend(models: Sequence[Scores], with_floor: bool) -> list[Line2D]:
                 label=_name_with_gaps(model),
             )
         )
-    if with_floor:
-        handles.append(Line2D([], [], label="floor: a perfect model", **_FLOOR_LINE))
+    for chosen in floors:
+        label = f"floor: a perfect model{', chosen samples' if chosen else ''}"
+        handles.append(Line2D([], [], label=label, **_FLOOR_LINES[chosen]))
     return handles
 
 

@@ -172,10 +172,10 @@ def _sample_grid(request: Request) -> Named:
             layout=request.layout,
             grader_word="truth" if switched else "grader",
             keys=shown.keys,
-            title=results.name,
+            title=results.title,
             class_names=_class_names(results),
         )
-        yield f"sample_grid_{_slug(results.name)}", figure
+        yield f"sample_grid_{_slug(results.title)}", figure
 
 
 def _sample_comparison(request: Request) -> Named:
@@ -192,7 +192,7 @@ def _sample_comparison(request: Request) -> Named:
         )
         samples = {first.name: shown.samples[n][: request.num_samples]}
         for results, theirs in zip(others, rest):
-            samples[results.name] = theirs.samples[n][: request.num_samples]
+            samples[results.title] = theirs.samples[n][: request.num_samples]
         figure = sample_grid.compare(
             image=shown.images[n],
             graders=truth.maps,
@@ -214,11 +214,11 @@ def _mode_calibration(request: Request) -> Named:
 def _mode_histograms(request: Request) -> Named:
     for results in request.models():
         figure = mode_calibration.draw_histograms(
-            results.name,
+            results.title,
             mode_calibration.mode_counts(results),
             mode_calibration.pixel_counts(results),
         )
-        yield f"mode_histograms_{_slug(results.name)}", figure
+        yield f"mode_histograms_{_slug(results.title)}", figure
 
 
 def _latent_plane(request: Request) -> Named:

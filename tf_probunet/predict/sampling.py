@@ -6,12 +6,11 @@ import functools
 from collections.abc import Callable, Iterator
 
 import numpy as np
-import tensorflow as tf
 
-from tf_probunet import noise, seeds
 from tf_probunet.artifacts.saved_model import LoadedModel
 from tf_probunet.config import SAMPLINGS
 from tf_probunet.imaging.resampling import resample
+from tf_probunet.predict import latents
 from tf_probunet.predict.tiles import tiles
 
 # The prior sees larger images at a lower resolution, to bound its memory.
@@ -170,15 +169,8 @@ def draw_latents(
     """Draws latents [count, L] from the prior, the same as the model itself draws."""
     seen = _reduced(image, model.size_divisor)
     prior = model.call("prior", seen[None], about=about)
-    mean, stddev = prior["mean"], prior["stddev"]  # [1, L]
-    image_seed = seeds.fold_in(seeds.root(tf.constant(seed)), 0)
-    is_mixture = "component_weights" in prior
-    dimensions = mean.shape[1] + is_mixture
-    drawn = noise.draw(sampling, image_seed[None], count, dimensions)
-    if is_mixture:
-        names = ("component_weights", "component_means", "component_stddevs")
-        return noise.of_mixture(drawn, *(prior[name] for name in names))[0].numpy()
-    return mean + stddev * drawn[0].numpy()
+    drawn = latents.draw_noise(count, latents.dimensions(prior), seed, sampling)
+    return latents.from_noise(prior, drawn)[0]
 
 
 def _reduced(image: np.ndarray, divisor: int) -> np.ndarray:

@@ -13,7 +13,12 @@ _EPSILON = 1e-8
 _FLAT = 1e-12
 
 
-def ncc(samples: np.ndarray, graders: np.ndarray) -> float:
+def ncc(
+    samples: np.ndarray,
+    graders: np.ndarray,
+    *,
+    sample_weights: np.ndarray | None = None,
+) -> float:
     """S_NCC of PHiSeg (Baumgartner et al. 2019) for one image.
 
     The mean over graders y of the normalised cross-correlation over pixels between
@@ -23,6 +28,7 @@ def ncc(samples: np.ndarray, graders: np.ndarray) -> float:
     Args:
         samples: [S, H, W] foreground probabilities; hard masks are a special case.
         graders: [M, H, W] binary.
+        sample_weights: [S] probabilities of the samples; None for equal ones.
 
     Returns:
         The correlation, in [-1, 1]. It is 0 if one of two maps is constant, and 1 if
@@ -32,20 +38,30 @@ def ncc(samples: np.ndarray, graders: np.ndarray) -> float:
         ValueError: on other values or on shapes that do not fit.
     """
     samples, graders = checks.one_image(samples, graders)
-    log_foreground = np.log(samples + _EPSILON).mean(axis=0)  # [H, W]
-    log_background = np.log(1.0 - samples + _EPSILON).mean(axis=0)  # [H, W]
+
+    def mean(maps: np.ndarray) -> np.ndarray:
+        return checks.weighted_mean(maps, sample_weights)  # [H, W]
+
+    log_foreground = mean(np.log(samples + _EPSILON))
+    log_background = mean(np.log(1.0 - samples + _EPSILON))
     # Cross-entropy is linear in its target, so the mean over samples comes first.
-    targets = np.concatenate([samples.mean(axis=0, keepdims=True), graders])
+    targets = np.concatenate([mean(samples)[None], graders])
     uncertainty, *errors = -targets * log_foreground - (1 - targets) * log_background
     return float(np.mean([_correlation(uncertainty, error) for error in errors]))
 
 
-def variance_ncc(samples: np.ndarray, graders: np.ndarray) -> float:
+def variance_ncc(
+    samples: np.ndarray,
+    graders: np.ndarray,
+    *,
+    sample_weights: np.ndarray | None = None,
+) -> float:
     """Correlation over pixels of the samples' variance with the graders', one image.
 
     Args:
         samples: [S, H, W] foreground probabilities; hard masks are a special case.
         graders: [M, H, W] binary.
+        sample_weights: [S] probabilities of the samples; None for equal ones.
 
     Returns:
         The correlation, in [-1, 1]. It is 0 if one variance is the same for all pixels,
@@ -55,15 +71,23 @@ def variance_ncc(samples: np.ndarray, graders: np.ndarray) -> float:
         ValueError: on other values or on shapes that do not fit.
     """
     samples, graders = checks.one_image(samples, graders)
-    return _correlation(samples.var(axis=0), graders.var(axis=0))
+    mean = checks.weighted_mean(samples, sample_weights)
+    variance = checks.weighted_mean(np.square(samples - mean), sample_weights)
+    return _correlation(variance, graders.var(axis=0))
 
 
-def brier_score(samples: np.ndarray, graders: np.ndarray) -> float:
+def brier_score(
+    samples: np.ndarray,
+    graders: np.ndarray,
+    *,
+    sample_weights: np.ndarray | None = None,
+) -> float:
     """Mean over graders and pixels of (p - y)^2, p the samples' mean; one image.
 
     Args:
         samples: [S, H, W] foreground probabilities; hard masks are a special case.
         graders: [M, H, W] binary.
+        sample_weights: [S] probabilities of the samples; None for equal ones.
 
     Returns:
         The score, in [0, 1]; 0 is best.
@@ -72,7 +96,8 @@ def brier_score(samples: np.ndarray, graders: np.ndarray) -> float:
         ValueError: on other values or on shapes that do not fit.
     """
     samples, graders = checks.one_image(samples, graders)
-    return float(np.square(samples.mean(axis=0) - graders).mean())
+    mean = checks.weighted_mean(samples, sample_weights)
+    return float(np.square(mean - graders).mean())
 
 
 def _correlation(first: np.ndarray, second: np.ndarray) -> float:

@@ -8,6 +8,7 @@ import numpy as np
 from scipy import stats
 
 from tf_probunet.evaluation.metrics import checks
+from tf_probunet.evaluation.metrics.calibration import empty_share
 from tf_probunet.hashing import salted_hash
 
 DIRECTIONS = ("below", "from")
@@ -84,6 +85,25 @@ def presence_counts(masks: np.ndarray) -> np.ndarray:
         ValueError: on other values or shapes.
     """
     return checks.binary_masks(masks, "masks").any(axis=(-2, -1)).sum(axis=-1)
+
+
+def presence_percent(masks: np.ndarray, sample_weights: np.ndarray) -> np.ndarray:
+    """Weight of the masks with foreground, as a whole number of percent.
+
+    The functions below take it as the count of 100 samples.
+
+    Args:
+        masks: [S, H, W] or [N, S, H, W] binary.
+        sample_weights: [S] or [N, S] probabilities of the masks.
+
+    Returns:
+        A scalar or [N], 0 to 100.
+
+    Raises:
+        ValueError: on other values, shapes or weights.
+    """
+    present = 1.0 - empty_share(masks, sample_weights)
+    return np.rint(100 * present).astype(np.int64)
 
 
 def is_ambiguous(graders: np.ndarray) -> np.ndarray:

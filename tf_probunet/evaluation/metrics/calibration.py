@@ -53,6 +53,7 @@ def pixel_reliability(
     *,
     num_bins: int = 10,
     marked_only: bool = False,
+    sample_weights: np.ndarray | None = None,
 ) -> Reliability:
     """Reliability of the samples' mean as the probability that a grader marks a pixel.
 
@@ -63,6 +64,7 @@ def pixel_reliability(
         num_bins: B bins of equal width; a bin holds its lower edge, the last one both.
         marked_only: whether to leave out pixels that neither a sample nor a grader
             marks. Otherwise the background, predicted as 0, hides everything else.
+        sample_weights: [S] or [N, S] probabilities of the samples; None for equal ones.
 
     Returns:
         The sums over the images.
@@ -73,7 +75,7 @@ def pixel_reliability(
     samples = checks.probabilities(samples, "samples")
     graders = checks.binary_masks(graders, "graders")
     checks.same_pixels(samples, graders, ("samples", "graders"))
-    predicted = samples.mean(axis=-3).ravel()  # [N * H * W]
+    predicted = checks.weighted_mean(samples, sample_weights).ravel()  # [N * H * W]
     votes = graders.sum(axis=-3, dtype=np.int64).ravel()  # [N * H * W]
     if marked_only:
         marked = (predicted > 0) | (votes > 0)
@@ -82,7 +84,11 @@ def pixel_reliability(
 
 
 def presence_reliability(
-    samples: np.ndarray, graders: np.ndarray, *, num_bins: int = 10
+    samples: np.ndarray,
+    graders: np.ndarray,
+    *,
+    num_bins: int = 10,
+    sample_weights: np.ndarray | None = None,
 ) -> Reliability:
     """Reliability of the share of non-empty samples as the probability of a lesion.
 
@@ -90,6 +96,7 @@ def presence_reliability(
         samples: [S, H, W] or [N, S, H, W] binary.
         graders: [M, H, W] or [N, M, H, W] binary; each is one observation per image.
         num_bins: B bins of equal width.
+        sample_weights: [S] or [N, S] probabilities of the samples; None for equal ones.
 
     Returns:
         The sums over the images.
@@ -100,16 +107,19 @@ def presence_reliability(
     samples = checks.binary_masks(samples, "samples")
     graders = checks.binary_masks(graders, "graders")
     checks.same_pixels(samples, graders, ("samples", "graders"))
-    predicted = 1.0 - np.atleast_1d(empty_share(samples))
+    predicted = 1.0 - np.atleast_1d(empty_share(samples, sample_weights))
     present = graders.any(axis=(-2, -1)).sum(axis=-1)
     return binned(predicted, np.atleast_1d(present), graders.shape[-3], num_bins)
 
 
-def empty_share(masks: np.ndarray) -> np.ndarray:
+def empty_share(
+    masks: np.ndarray, sample_weights: np.ndarray | None = None
+) -> np.ndarray:
     """Share of the masks without foreground.
 
     Args:
         masks: [S, H, W] or [N, S, H, W] binary.
+        sample_weights: [S] or [N, S] probabilities of the masks; None for equal ones.
 
     Returns:
         A scalar or [N], in [0, 1].
@@ -117,8 +127,10 @@ def empty_share(masks: np.ndarray) -> np.ndarray:
     Raises:
         ValueError: on other values or shapes.
     """
-    masks = checks.binary_masks(masks, "masks")
-    return 1.0 - masks.any(axis=(-2, -1)).mean(axis=-1)
+    checked = checks.binary_masks(masks, "masks")
+    present = checked.any(axis=(-2, -1), keepdims=True)  # [..., S, 1, 1]
+    share = checks.weighted_mean(np.asarray(present), sample_weights)
+    return 1.0 - share[..., 0, 0]
 
 
 def binned(

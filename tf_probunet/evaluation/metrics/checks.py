@@ -157,6 +157,25 @@ def three_axes(masks: np.ndarray, name: str = "samples") -> None:
         )
 
 
+def weighted_mean(stack: np.ndarray, sample_weights: np.ndarray | None) -> np.ndarray:
+    """Returns the mean over the masks, weighted where there are weights.
+
+    Args:
+        stack: [S, ...] or [N, S, ...] with three axes after N.
+        sample_weights: [S] or [N, S] probabilities; None for equal ones.
+
+    Returns:
+        The stack without the axis S.
+
+    Raises:
+        ValueError: on weights that do not fit.
+    """
+    if sample_weights is None:
+        return stack.mean(axis=-3)
+    weights = mode_weights(sample_weights, stack.shape[:-2], "sample_weights")
+    return np.einsum("...s,...shw->...hw", weights, stack)
+
+
 def option(value: str, name: str, allowed: Sequence[str]) -> None:
     """Checks a named option.
 

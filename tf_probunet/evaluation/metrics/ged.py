@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -54,8 +54,9 @@ def energy_distance(
         samples: [S, H, W] binary masks, or label maps with `labels`.
         graders: [M, H, W] likewise.
         statistic: "v" counts pairs i = j (the paper), "u" does not.
-        both_empty: distance of two empty masks: "zero" (the paper), or "drop" to leave
-            such pairs out of all three means.
+        both_empty: distance of two empty masks, also of one with itself: "zero" (the
+            paper), "one" (the code of D-Persona), or "drop" to leave such pairs out of
+            all three means.
         weights: an older name of `grader_weights`.
         sample_weights: [S] probabilities of the samples, which sum to 1. Their term is
             then the exact expectation, pairs i = j included, for either statistic.
@@ -115,7 +116,7 @@ def energy_terms(
         counts: C numbers of samples; a count n uses the first n samples. None for all
             S, without an axis for the counts.
         statistic: "v" or "u".
-        both_empty: "zero" or "drop".
+        both_empty: "zero", "one" or "drop".
         weights: an older name of `grader_weights`.
         sample_weights: [S] or [N, S], for all samples together: `counts` must be None
             or S alone.
@@ -200,6 +201,7 @@ def sample_diversity(
     *,
     statistic: str = "v",
     both_empty: str = "zero",
+    sample_weights: np.ndarray | None = None,
     labels: LabelSet | None = None,
 ) -> np.ndarray:
     """E[d(S, S')], the samples' term of the energy distance.
@@ -207,7 +209,8 @@ def sample_diversity(
     Args:
         samples: [S, H, W] or [N, S, H, W].
         statistic: "v" or "u"; see `energy_distance`.
-        both_empty: "zero" or "drop".
+        both_empty: "zero", "one" or "drop".
+        sample_weights: [S] or [N, S] probabilities; see `energy_distance`.
         labels: the classes of label maps; None for binary masks.
 
     Returns:
@@ -220,20 +223,24 @@ def sample_diversity(
     distances = self_distances(
         samples, name="samples", both_empty=both_empty, labels=labels
     )
-    return _pair_mean(distances, distinct=statistic == "u")
+    weights = _weights(sample_weights, "sample_weights", distances)
+    distinct = statistic == "u" and weights is None
+    return _pair_mean(distances, rows=weights, columns=weights, distinct=distinct)
 
 
 def grader_floor(
-    graders: np.ndarray, counts: Sequence[int], *, labels: LabelSet | None = None
+    graders: np.ndarray, counts: Sequence[float], *, labels: LabelSet | None = None
 ) -> np.ndarray:
     """Expected V-statistic of a perfect model, estimated from the graders alone.
 
     E[d(Y, Y')] (1/n + 1/m), the expectation taken over pairs of distinct graders; holds
-    for the both-empty rule "zero". The U-statistic's floor is 0.
+    for n independent samples and the both-empty rule "zero". The U-statistic's floor is
+    0. Well chosen or weighted samples can come close to E[d(Y, Y')] / m, the floor of
+    infinitely many.
 
     Args:
         graders: [M, H, W] or [N, M, H, W].
-        counts: C numbers of samples.
+        counts: C numbers of samples; `math.inf` for the floor of chosen sets.
         labels: the classes of label maps; None for binary masks.
 
     Returns:
@@ -250,7 +257,7 @@ def grader_floor(
 
 def known_floor(
     graders: np.ndarray,
-    counts: Sequence[int],
+    counts: Sequence[float],
     *,
     modes: np.ndarray,
     probabilities: np.ndarray,
@@ -265,7 +272,7 @@ def known_floor(
 
     Args:
         graders: [M, H, W] or [N, M, H, W].
-        counts: C numbers of samples.
+        counts: C numbers of samples; `math.inf` for the floor of chosen sets.
         modes: [K, H, W] or [N, K, H, W], everything that a grader may draw.
         probabilities: [K] or [N, K], of the modes.
         labels: the classes of label maps; None for binary masks.
@@ -288,7 +295,7 @@ def known_floor(
 def mode_floor(
     modes: np.ndarray,
     probabilities: np.ndarray,
-    counts: Sequence[int],
+    counts: Sequence[float],
     *,
     labels: LabelSet | None = None,
 ) -> np.ndarray:
@@ -299,7 +306,7 @@ def mode_floor(
     Args:
         modes: [K, H, W] or [N, K, H, W].
         probabilities: [K] or [N, K].
-        counts: C numbers of samples.
+        counts: C numbers of samples; `math.inf` for the floor of chosen sets, 0.
         labels: the classes of label maps; None for binary masks.
 
     Returns:
@@ -322,7 +329,7 @@ def _weights(
     return checks.mode_weights(weights, distances.shape[:-1], name)
 
 
-def _valid_counts(counts: Sequence[int], limit: int | None = None) -> list[int]:
+def _valid_counts(counts: Sequence[Any], limit: int | None = None) -> list[Any]:
     counts = list(counts)
     if not counts or min(counts) < 1 or (limit is not None and max(counts) > limit):
         upper = "" if limit is None else f" and at most the {limit} samples given"
