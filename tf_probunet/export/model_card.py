@@ -70,6 +70,8 @@ def model_card(
     is_lidc = dataset["name"].startswith("lidc")
     classes = task.class_names(dataset["class_names"], config.data.task)
     maps = f"{dataset['num_graders']} label maps per image"
+    if "min_graders" in dataset:
+        maps = f"{dataset['min_graders']} to {maps}"
     if config.data.task == "switched":
         maps = (
             f"{cityscapes_labels.NUM_SWITCHES} classes flipped at random to a new one "
