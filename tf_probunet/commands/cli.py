@@ -161,17 +161,6 @@ def define_config_flags(
         define(name, default, text, **place)
 
 
-def define_preview_flag() -> None:
-    """Defines the flag of all preparations that write records."""
-    flags.DEFINE_integer(
-        "preview",
-        0,
-        "number of images on a contact sheet, preview.png",
-        lower_bound=0,
-        module_name=main_module(),
-    )
-
-
 def config_from_flags(
     config_class: type, flag_values: flags.FlagValues = FLAGS, **fixed: Any
 ) -> Any:

@@ -196,6 +196,7 @@ class _Evaluation:
                     if self._rules.graders_vary
                     else {}
                 ),
+                **_known_split(info.spec),
             },
             "model": self._source.description,
             "versions": {
@@ -477,6 +478,14 @@ def _move(batch: dict[str, Any], distance: int) -> None:
         axes = (row_axes[name], row_axes[name] + 1)
         moved = [np.roll(x, m, axes) for x, m in zip(batch[name], moves.astype(int))]
         batch[name] = np.stack(moved)
+
+
+def _known_split(spec: records.DatasetSpec) -> dict[str, Any]:
+    """Returns what the data set says about a split with a name, if it has one."""
+    known = spec.preparation.get("known_split")
+    if not isinstance(known, dict) or not {"source", "rule"} <= set(known):
+        return {}
+    return {"known_split": known}
 
 
 def _open_source(config: EvaluationConfig, info: records.DatasetInfo) -> Source:

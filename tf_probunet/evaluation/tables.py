@@ -142,6 +142,12 @@ def _heading(results: dict[str, Any]) -> str:
         f"{protocol['statistic'].upper()}-statistic, both empty: "
         f"{protocol['both_empty']}; [95% intervals by {_resampled(results)}]",
     ]
+    known = data.get("known_split") or {}
+    if known:
+        lines.append(f"split of {known['source']}: {known['rule']}")
+    for label in ("note", "warning"):
+        if known.get(label):
+            lines.append(f"{label.upper()}: {known[label]}")
     if protocol.get("name"):
         lines.insert(2, f"protocol {protocol['name']}: {protocol['source']}")
     if protocol.get("matching"):

@@ -19,7 +19,8 @@ class UNetCore(tf.keras.layers.Layer):
     def __init__(self, config: ModelConfig, init: Initializers, name: str = "unet"):
         super().__init__(name=name)
         pooling = config.input_pooling
-        self._pool = self._enlarge = None
+        self._pool: tf.keras.layers.Layer | None = None
+        self._enlarge: tf.keras.layers.Layer | None = None
         if pooling > 1:
             self._pool = tf.keras.layers.AveragePooling2D(pooling)
             self._enlarge = tf.keras.layers.UpSampling2D(

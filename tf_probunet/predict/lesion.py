@@ -137,9 +137,10 @@ def predict_lesion(
     """
     check_model(model)
     count = sampling.num_samples(model, config.num_samples)
-    path = _Path(volume, place, model, crop, config, rules)
-    indices, frames, ended = path.follow()
-    drawn = _draw(model, frames, count, config.seed, rules.smooth_slices)
+    indices, frames, ended = follow(
+        volume, place, model, crop=crop, config=config, rules=rules
+    )
+    drawn = draw(model, frames, count, config.seed, rules.smooth_slices)
     labels, mean, shown, box = _box(volume, indices, frames, drawn)
     notes = list(dict.fromkeys(note for frame in frames for note in frame.notes))
     if count < config.num_samples:
@@ -168,6 +169,23 @@ def predict_lesion(
         ended=ended,
         notes=notes,
     )
+
+
+def follow(
+    volume: Volume,
+    place: tuple[int, int, int],
+    model: LoadedModel,
+    *,
+    crop: CropConfig,
+    config: PredictConfig,
+    rules: LesionConfig,
+) -> tuple[list[int], list[ModelInput], tuple[str, str]]:
+    """Finds the slices of a lesion; arguments as for `predict_lesion`.
+
+    Returns:
+        The slices from the lowest, their frames, and why it ends below and above.
+    """
+    return _Path(volume, place, model, crop, config, rules).follow()
 
 
 def check_model(model: LoadedModel) -> None:
@@ -257,7 +275,7 @@ class _Path:
             for index, (row, col) in zip(indices, centres)
         ]
         self._frames.update(zip(indices, frames))
-        drawn = _draw(self._model, frames, self._count, self._seed, 0.0)
+        drawn = draw(self._model, frames, self._count, self._seed, 0.0)
         result = []
         for index, frame, probabilities, centre in zip(indices, frames, drawn, centres):
             marked = _unpad(frame, probabilities) > 0.5
@@ -296,7 +314,7 @@ def _middle(
     return round(row), round(col)
 
 
-def _draw(
+def draw(
     model: LoadedModel,
     frames: Sequence[ModelInput],
     count: int,
@@ -304,8 +322,8 @@ def _draw(
     smooth_slices: float,
 ) -> np.ndarray:
     """Draws lesion probabilities [Z, S, h, w] of neighbouring frames as one batch."""
-    about = f"frames of {len(frames)} slices"
     images = np.stack([frame.padded for frame in frames])
+    about = f"frames of {len(images)} slices"
     per_frame = 12 * count * images.shape[1] * images.shape[2]
     limits.check(
         len(frames) * per_frame,
@@ -320,17 +338,32 @@ def _draw(
             for p in parts
         ]
     else:
-        prior = model.call("prior", images, about=about)
-        noise = latents.draw_noise(
-            count, latents.dimensions(prior), seed, sampling.default_sampling(model)
-        )
-        z = latents.from_noise(prior, noise)  # [Z, S, L]
-        if smooth_slices:
-            weights = volumes.smoothing_weights(np.arange(len(frames)), smooth_slices)
-            moved = weights @ prior["mean"] - prior["mean"]
-            z = (z + moved[:, None]).astype(np.float32)
+        prior = priors(model, images, smooth_slices)
+        z = latents.from_noise(prior, shared_noise(model, prior, count, seed))
         drawn = [model.call("decode", images[p], z[p], about=about) for p in parts]
     return np.concatenate([d["probabilities"][..., 1] for d in drawn])
+
+
+def priors(
+    model: LoadedModel, images: np.ndarray, smooth_slices: float
+) -> latents.Prior:
+    """Returns the priors of neighbouring frames [Z, h, w, C], with smoothed means."""
+    prior = model.call("prior", images, about=f"frames of {len(images)} slices")
+    if smooth_slices:
+        weights = volumes.smoothing_weights(np.arange(len(images)), smooth_slices)
+        moved = weights @ prior["mean"] - prior["mean"]  # [Z, L]
+        prior["mean"] = prior["mean"] + moved
+        if "component_means" in prior:
+            prior["component_means"] = prior["component_means"] + moved[:, None]
+    return prior
+
+
+def shared_noise(
+    model: LoadedModel, prior: latents.Prior, count: int, seed: int
+) -> np.ndarray:
+    """Draws the noise that all slices share, [count, D]."""
+    size = latents.dimensions(prior)
+    return latents.draw_noise(count, size, seed, sampling.default_sampling(model))
 
 
 def _unpad(frame: ModelInput, probabilities: np.ndarray) -> np.ndarray:

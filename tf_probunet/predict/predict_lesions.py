@@ -12,7 +12,7 @@ from tf_probunet.artifacts import saved_model
 from tf_probunet.imaging import read_nifti
 from tf_probunet.imaging.crop_config import CropConfig
 from tf_probunet.imaging.input_image import InputImage
-from tf_probunet.imaging.volume import volumes_of
+from tf_probunet.imaging.volume import Volume, volumes_of
 from tf_probunet.predict import (
     lesion_picture,
     points,
@@ -65,10 +65,7 @@ def predict_lesions(
     out_dir = pathlib.Path(out_dir)
     exchange.recover(out_dir, STAGING, by_name=True)
     files.remove_temporaries(out_dir)
-    _check_flags(crop, rules)
-    images = _one_scan(read_inputs(inputs, dataclasses.replace(crop, center=None)))
-    volumes = volumes_of(images)
-    found = [(point, *point.find(volumes)) for point in _points(images, crop, rules)]
+    images, found = find_lesions(inputs, crop, rules)
     name = _scan_name(images)
     names = [f"{name}_{point.name or 'lesion'}" for point, _, _ in found]
     formats, notes = _formats(images, config.output_format)
@@ -97,6 +94,25 @@ def predict_lesions(
         result = {**described_model(model, notes), **_overview(summaries)}
         files.write_json(staging.new / SUMMARY_NAME, result)
     return result
+
+
+def find_lesions(
+    inputs: Sequence[str], crop: CropConfig, rules: LesionConfig
+) -> tuple[list[InputImage], list[tuple[points.Point, Volume, tuple[int, int, int]]]]:
+    """Reads a scan, and the points of the lesions in it.
+
+    Returns:
+        The slices; and each point with its volume, and slice, row and column there.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it cannot be read, is no volume, or a point lies outside.
+    """
+    _check_flags(crop, rules)
+    images = _one_scan(read_inputs(inputs, dataclasses.replace(crop, center=None)))
+    volumes = volumes_of(images)
+    found = [(point, *point.find(volumes)) for point in _points(images, crop, rules)]
+    return images, found
 
 
 def _check_flags(crop: CropConfig, rules: LesionConfig) -> None:
