@@ -322,6 +322,13 @@ class ModelConfig(Checked):
         at_least=1,
         at_most=4096,
     )
+    num_experts: int = field(4, "mixture: number of experts", at_least=1, at_most=256)
+    expert_samples: int = field(
+        4,
+        "mixture: samples of each expert that training couples with the graders",
+        at_least=1,
+        at_most=1024,
+    )
     covariance_rank: int = field(
         10, "ssn: rank of the covariance of the logits", at_least=1, at_most=1024
     )
