@@ -357,6 +357,13 @@ class ModelConfig(Checked):
         at_least=1,
         at_most=4096,
     )
+    num_experts: int = field(4, "mixture: number of experts", at_least=1, at_most=256)
+    expert_samples: int = field(
+        4,
+        "mixture: samples of each expert that training couples with the graders",
+        at_least=1,
+        at_most=1024,
+    )
     covariance_rank: int = field(
         10, "ssn: rank of the covariance of the logits", at_least=1, at_most=1024
     )
@@ -779,4 +786,16 @@ class PhantomConfig(Checked):
     num_train: int = field(2000, "training images", at_least=1, at_most=10**7)
     num_val: int = field(250, "validation images", at_least=1, at_most=10**7)
     num_test: int = field(250, "test images", at_least=1, at_most=10**7)
+    seed: int = field(0, "seed of everything random", at_least=0, below=2**63)
+
+
+@dataclasses.dataclass(frozen=True)
+class FundusConfig(Checked):
+    """The number and size of the pictures."""
+
+    num_patients: int = field(
+        30, "patients, with two eyes each", at_least=3, at_most=9999
+    )
+    height: int = field(300, "height of the pictures", at_least=32, at_most=4096)
+    width: int = field(400, "width of the pictures", at_least=32, at_most=4096)
     seed: int = field(0, "seed of everything random", at_least=0, below=2**63)

@@ -37,6 +37,8 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         seed: the seed of everything random in training.
         is_stochastic: whether the samples depend on the seed.
         max_samples: the number of different samples, or None if there is no limit.
+        has_weights: whether `weighted(image, num_samples, seed)` draws samples with
+            weights.
         samplings: the ways of drawing that `sample` knows. A model that has more than
             the first takes their name as its argument `sampling`.
         bad_step: the first step with a term that was not finite, or -1.
@@ -47,6 +49,7 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
 
     is_stochastic = False
     max_samples: int | None = None
+    has_weights = False
     samplings: tuple[str, ...] = SAMPLINGS[:1]
 
     def __init__(self, config: ModelConfig, seed: int = 0, name: str | None = None):
@@ -441,6 +444,14 @@ def grader_maps(batch: Batch) -> tf.Tensor:
     """Returns the labels with an axis for the graders: [B, G, H, W]."""
     labels = batch["labels"]
     return labels[:, None] if labels.shape.rank == 3 else labels
+
+
+def map_weights(batch: Batch) -> tf.Tensor:
+    """Returns the weight of each label map of its image, [B, G]; each row sums to 1."""
+    if "grader_mask" in batch:
+        return losses.mask_weights(batch["grader_mask"])
+    labels = grader_maps(batch)
+    return tf.fill(tf.shape(labels)[:2], 1.0 / labels.shape[1])
 
 
 def grader_weights(batch: Batch) -> tf.Tensor | None:
