@@ -317,6 +317,18 @@ def test_prepare_fundus_phantom(call, replaced, capsys):
     assert capsys.readouterr().out == "3 images with 18 masks in out\n"
 
 
+def test_compare_protocols(call, replaced, capsys, tmp_path):
+    score = replaced("evaluation.protocol_table.score_all", {"paper": {}})
+    table = replaced("evaluation.protocol_table.table", [["", "paper"], ["GED", "0.5"]])
+    words = ["--saved_model=model", "--data_dir=data", f"--out_dir={tmp_path}"]
+    call("compare_protocols", *words, "--limit=7")
+    assert score.args == ("model", "data", str(tmp_path))
+    assert score.kwargs == {"split": "val", "limit": 7, "seed": 0}
+    assert table.args == ({"paper": {}},)
+    assert "| GED | 0.5 |" in (tmp_path / "protocols.md").read_text()
+    assert capsys.readouterr().out.endswith(f"table: {tmp_path}/protocols.md\n")
+
+
 def test_demo_summary(monkeypatch, capsys, tmp_path):
     scores = {"ged": 0.2, "baselines.always_empty.ged": 0.9, "floor": 0.1}
     scores["baselines.majority.ged"] = 0.3

@@ -92,7 +92,7 @@ def test_types_of_the_settings():
 def test_a_protocol_fixes_its_settings_and_the_command_repeats_them():
     config = EvaluationConfig("d", "o", "m", protocol="d_persona", statistic="v")
     assert (config.statistic, config.both_empty) == ("v", "one")
-    assert config.num_samples == (10, 30, 50)
+    assert config.num_samples == (10, 50)
     assert config.command() == (
         "python run/evaluate.py --data_dir=d --out_dir=o --saved_model=m "
         "--protocol=d_persona"

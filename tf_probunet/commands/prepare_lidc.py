@@ -8,7 +8,7 @@ See docs/data.md for the four formats and the recipe.
 
 from absl import flags
 
-from tf_probunet.commands import cli
+from tf_probunet.commands import cli, prepare_flags
 from tf_probunet.preparation.lidc.known_splits import KNOWN_SPLITS
 
 flags.DEFINE_string("dicom_dir", None, "the original download; any folder layout")
@@ -19,7 +19,6 @@ flags.DEFINE_string(
 flags.DEFINE_enum(
     "format", "dicom", ["dicom", "png_slices", "crops", "pickle"], "format of the input"
 )
-flags.DEFINE_string("out_dir", None, "where to write the data set")
 flags.DEFINE_string("split_file", None, "JSON file with the patients of each split")
 flags.DEFINE_enum(
     "known_split",
@@ -32,11 +31,8 @@ flags.DEFINE_bool(
     False,
     "keep slices whose SliceLocation differs from their position; the paper drops them",
 )
-flags.DEFINE_bool("strict", False, "stop at the first problem in the data")
-flags.DEFINE_integer("num_workers", 0, "processes; 0 for one per core", lower_bound=0)
-flags.DEFINE_bool("overwrite", False, "replace a data set of other settings")
-cli.define_preview_flag()
-REQUIRED = ["out_dir"]
+prepare_flags.define()
+REQUIRED = prepare_flags.REQUIRED
 
 
 def main() -> None:
@@ -54,10 +50,7 @@ def main() -> None:
         source_format=values.format,
         split_file=values.split_file,
         known_split=values.known_split,
-        strict=values.strict,
-        num_workers=values.num_workers,
-        overwrite=values.overwrite,
-        num_preview=values.preview,
+        **prepare_flags.settings(),
         xml_dir=values.xml_dir,
         keep_slice_location_mismatch=values.keep_slice_location_mismatch,
     )

@@ -49,8 +49,9 @@ class EvaluationConfig(Checked):
         "independent",
         "how the samples of an image are drawn: independent, as in published results; "
         "or stratified, for a model with latents: each number of samples gets a set of "
-        "its own that is spread over the prior",
-        choices=SAMPLINGS,
+        "its own that is spread over the prior; or weighted, for a model whose "
+        "samples have weights, with a single number of samples",
+        choices=(*SAMPLINGS, "weighted"),
     )
     validation_split: str = field(
         "val",

@@ -26,7 +26,7 @@ from tf_probunet.hashing import salted_hash
 from tf_probunet.progress import Progress
 
 # Increased when the per-image arrays change, so that older parts are not used.
-_ARRAYS_VERSION = 2
+_ARRAYS_VERSION = 3
 _SAVED = "saved_"  # The prefix of the arrays that go to samples.npz.
 # Mean probabilities are rounded to steps of 1/256, which float16 holds exactly. Finer
 # steps would not compress: 24 classes of 50 street scenes took 600 MB.
@@ -161,6 +161,7 @@ class _Evaluation:
             num_graders=self._info.spec.num_graders,
             validation=validation,
             cross_fit=self._config.validation_split == self._config.split,
+            class_names=self._info.spec.class_names,
         )
         undecided = results_dir.lookup(summary, "mode_calibration.undecided") or 0.0
         if undecided >= _MANY_UNDECIDED:

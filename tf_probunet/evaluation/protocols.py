@@ -81,7 +81,7 @@ PROTOCOLS = {
         "Wu et al. 2024 (D-Persona)",
         statistic="v",
         both_empty="one",
-        num_samples=(10, 30, 50),
+        num_samples=(10, 50),
         sampling="independent",
         matching=_DISTINCT,
         scores=("d_persona_dice_soft", "dice_max", "dice_match"),
