@@ -169,6 +169,23 @@ def test_energy_distance_of_several_classes_is_the_exact_one():
     np.testing.assert_allclose(result, exact, atol=1e-5)
 
 
+def test_maps_that_do_not_count_have_no_part_in_the_balance_of_classes():
+    rng = np.random.default_rng(6)
+    logits = tf.constant(rng.normal(size=(3, 4, 4, 3)), tf.float32)
+    labels = tf.constant(rng.integers(0, 3, (3, 4, 4)), tf.int32)
+    nats = losses.cross_entropy(
+        logits=logits,
+        labels=labels,
+        class_balance=0.5,
+        counted=tf.constant([True, False, True]),
+    )
+    expected = losses.cross_entropy(
+        logits=logits[::2], labels=labels[::2], class_balance=0.5
+    )
+    np.testing.assert_allclose(nats[::2], expected, rtol=1e-5)
+    assert float(nats[1]) == 0.0
+
+
 def test_energy_distance_takes_the_graders_that_an_image_has():
     rng = np.random.default_rng(5)
     samples, graders = _maps(rng, (5, 3, 4, 4), 3), _maps(rng, (5, 4, 4, 4), 3)

@@ -292,15 +292,20 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         """
         labels = grader_maps(batch)
         num_graders, num_maps = labels.shape[1], logits.shape[1]
+        mask = batch.get("grader_mask")
         return self.cross_entropy(
             tf.repeat(logits[:, None], num_graders, axis=1),
             tf.repeat(labels[:, :, None], num_maps, axis=2),
+            None if mask is None else tf.repeat(mask[..., None], num_maps, axis=2),
         )
 
-    def cross_entropy(self, logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+    def cross_entropy(
+        self, logits: tf.Tensor, labels: tf.Tensor, counted: tf.Tensor | None = None
+    ) -> tf.Tensor:
         """Sums the weighted cross-entropy of logits [..., H, W, K]: [...].
 
-        A pixel of pooled logits counts as many times as it has labels.
+        It is 0 for label maps that only pad a batch, if `counted` [...] says so. A
+        pixel of pooled logits counts as many times as it has labels.
         """
         kept = self._at_size(labels, logits)
         nats = losses.cross_entropy(
@@ -308,6 +313,7 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
             labels=kept,
             ignore_label=self.config.ignore_label,
             class_balance=self.config.class_balance,
+            counted=counted,
         )
         if self.config.input_pooling == 1:
             return nats

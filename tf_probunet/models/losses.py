@@ -14,6 +14,7 @@ def cross_entropy(
     labels: tf.Tensor,
     ignore_label: int | None = None,
     class_balance: float = 0.0,
+    counted: tf.Tensor | None = None,
 ) -> tf.Tensor:
     """Returns -log P_c(Y | S), summed over pixels (the first term of Eq. 4).
 
@@ -23,6 +24,7 @@ def cross_entropy(
         ignore_label: pixels with this label do not count.
         class_balance: weigh a pixel by n^-class_balance, where n is how many of all
             these pixels have its label. The mean weight is 1.
+        counted: [...] bool, the label maps whose pixels count; None for all.
 
     Returns:
         [...], in nats per image.
@@ -32,6 +34,8 @@ def cross_entropy(
         labels = tf.where(labels == ignore_label, 0, labels)
     else:
         counts = tf.ones_like(labels, logits.dtype)
+    if counted is not None:
+        counts *= tf.cast(counted, logits.dtype)[..., None, None]
     nats = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
     if class_balance:
         frequencies = tf.math.bincount(

@@ -152,9 +152,10 @@ class ProbUNet(SegmentationModel):
         z = posterior.mean() + posterior.stddev() * drawn  # [B G, L]
         z = tf.reshape(z, [-1, num_graders, self.config.num_latents])
         logits = self.decode(features, z)  # [B, G, H, W, K]
+        nats = self.cross_entropy(logits, labels, batch.get("grader_mask"))
         weights = grader_weights(batch)
         settings = {
-            "nats": tf.reshape(self.cross_entropy(logits, labels), [-1]),
+            "nats": tf.reshape(nats, [-1]),
             "beta": kl_weight * self.config.kl_beta,
             "weights": None if weights is None else tf.reshape(weights, [-1]),
         }
