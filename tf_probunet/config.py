@@ -661,7 +661,8 @@ class TrainingConfig(Checked):
     kl_warmup_steps: int = field(
         0,
         "number of steps in which the weight of the KL divergence grows to beta; 0 for "
-        "beta from the start",
+        "beta from the start. Meanwhile ssn learns the mean alone, and a sample of "
+        "mixture takes at most half of the graders",
         at_least=0,
     )
     ema_decay: float = field(
