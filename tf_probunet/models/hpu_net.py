@@ -89,7 +89,8 @@ class TopDown(tf.keras.layers.Layer):
         Returns:
             The last feature map, and the latent maps, the coarsest first.
         """
-        x, found = skips[-1], []
+        x = skips[-1]
+        found: list[LatentMap] = []
         for scale in reversed(self._scales):
             if scale < len(skips) - 1:
                 up = tf.cast(self._up(x), skips[scale].dtype)
@@ -149,7 +150,9 @@ class HPUNet(SegmentationModel):
         features, latents = self.decoder(skips, draw)
         return self.head(features)[:, 0], latents
 
-    def posterior(self, *, image: tf.Tensor, labels: tf.Tensor, draw: Draw) -> list:
+    def posterior(
+        self, *, image: tf.Tensor, labels: tf.Tensor, draw: Draw
+    ) -> list[LatentMap]:
         """Returns the latent maps of the posterior for labels [B, H, W]."""
         inputs = [image, tf.one_hot(labels, self.config.num_classes)]
         skips = self.posterior_encoder(tf.concat(inputs, axis=-1))
