@@ -266,7 +266,7 @@ class Image2ImageVAE(_KerasHabits, image2image_vae.Image2ImageVAE):
 
 
 class Mixture(_KerasHabits, mixture.Mixture):
-    """A mixture of stochastic experts with explicit weights. Used as `ProbUNet`.
+    """A mixture of stochastic experts with explicit weights. Used like `ProbUNet`.
 
     Args:
         **settings: `num_experts=4`, `expert_samples=4`, and those of `ProbUNet`.
@@ -276,7 +276,7 @@ class Mixture(_KerasHabits, mixture.Mixture):
 
 
 class SSN(_KerasHabits, ssn.SSN):
-    """The Stochastic Segmentation Network: Gaussian logits. Used as `ProbUNet`.
+    """The Stochastic Segmentation Network: Gaussian logits. Used like `ProbUNet`.
 
     Args:
         **settings: `covariance_rank=10`, `logit_samples=20`, and those of `ProbUNet`.
