@@ -15,6 +15,7 @@ from tf_probunet import models as models_lib
 from tf_probunet.config import Config, DataConfig, ModelConfig
 from tf_probunet.models import (
     dropout_unet,
+    hpu_net,
     image2image_vae,
     m_heads,
     mixture,
@@ -273,6 +274,17 @@ class Mixture(_KerasHabits, mixture.Mixture):
     """
 
     registry_name = "mixture"
+
+
+class HPUNet(_KerasHabits, hpu_net.HPUNet):
+    """The Hierarchical Probabilistic U-Net: latent maps. Used as `ProbUNet`.
+
+    Args:
+        **settings: `num_latent_scales=3`, `hierarchy_loss="geco"`, and those of
+            `ProbUNet`.
+    """
+
+    registry_name = "hpu_net"
 
 
 class SSN(_KerasHabits, ssn.SSN):
