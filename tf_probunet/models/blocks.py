@@ -33,9 +33,11 @@ class Initializers:
 
     def bias(self) -> tf.keras.initializers.Initializer:
         """Returns an initialiser for the next bias."""
-        return tf.keras.initializers.TruncatedNormal(
-            stddev=_BIAS_STDDEV, seed=self._next()
-        )
+        return self.normal(_BIAS_STDDEV)
+
+    def normal(self, stddev: float) -> tf.keras.initializers.Initializer:
+        """Returns an initialiser that draws from a truncated normal distribution."""
+        return tf.keras.initializers.TruncatedNormal(stddev=stddev, seed=self._next())
 
     def _next(self) -> int:
         self._count += 1
@@ -73,17 +75,43 @@ class ConvBlock(tf.keras.layers.Layer):
         return x
 
 
+class ResidualBlock(tf.keras.layers.Layer):
+    """A few 3x3 convolutions, each after a ReLU, that are added to the input."""
+
+    def __init__(self, filters: int, num_convs: int, init: Initializers, name: str):
+        super().__init__(name=name)
+        self._convs = [
+            init.conv(filters, 3, activation=None, name=f"conv_{i}")
+            for i in range(num_convs)
+        ]
+        # The input has other channels than the output wherever a scale begins.
+        self._project = init.conv(filters, 1, activation=None, name="project")
+
+    def call(self, x: tf.Tensor) -> tf.Tensor:
+        """Maps [B, H, W, C] to [B, H, W, filters]."""
+        residual = x
+        for conv in self._convs:
+            residual = conv(tf.nn.relu(residual))
+        return self._project(x) + residual
+
+
 class Encoder(tf.keras.layers.Layer):
     """The contracting path: blocks with bilinear down-sampling by 2 in between.
 
     Bilinear down-sampling by 2 is the mean of 2x2 pixels, which is average pooling.
     """
 
-    def __init__(self, config: ModelConfig, init: Initializers, name: str):
+    def __init__(
+        self,
+        config: ModelConfig,
+        init: Initializers,
+        name: str,
+        block: type[tf.keras.layers.Layer] = ConvBlock,
+    ):
         super().__init__(name=name)
         self._pool = tf.keras.layers.AveragePooling2D(2)
         self._blocks = [
-            ConvBlock(filters, config.convs_per_block, init, f"block_{scale}")
+            block(filters, config.convs_per_block, init, f"block_{scale}")
             for scale, filters in enumerate(channels(config))
         ]
 
@@ -121,6 +149,13 @@ class Decoder(tf.keras.layers.Layer):
             x = block_input(scale, x) if block_input else x
             x = self._blocks[scale](x)
         return x
+
+
+def merged(x: tf.Tensor) -> tf.Tensor:
+    """Reshapes [B, S, ...] to [B S, ...]."""
+    shape = tf.shape(x)
+    size = tf.concat([[shape[0] * shape[1]], shape[2:]], axis=0)
+    return tf.ensure_shape(tf.reshape(x, size), [None, *x.shape[2:]])
 
 
 def channels(config: ModelConfig) -> list[int]:

@@ -55,24 +55,28 @@ class Cost:
         per_sample: layers that run once per sample.
         training_only: layers that sampling does not need: the posterior net.
         copies: the number of members of an ensemble; each has all these layers.
+        other_parameters: trained numbers that are no layer.
     """
 
     per_image: Sequence[Conv]
     per_sample: Sequence[Conv]
     training_only: Sequence[Conv] = ()
     copies: int = 1
+    other_parameters: int = 0
 
     @property
     def parameters(self) -> int:
         """The number of trained parameters."""
-        layers = [*self.per_image, *self.per_sample, *self.training_only]
-        return self.copies * sum(layer.parameters for layer in layers)
+        return self.sampling_parameters + self.copies * sum(
+            layer.parameters for layer in self.training_only
+        )
 
     @property
     def sampling_parameters(self) -> int:
         """The number of parameters that sampling needs."""
         layers = [*self.per_image, *self.per_sample]
-        return self.copies * sum(layer.parameters for layer in layers)
+        own = sum(layer.parameters for layer in layers) + self.other_parameters
+        return self.copies * own
 
     def multiply_adds(self, num_samples: int) -> int:
         """Returns the multiply-adds of drawing samples for one image."""
@@ -149,6 +153,66 @@ def _ssn_cost(config: ModelConfig, size: tuple[int, int]) -> Cost:
     return Cost(once, [Conv(1, rank, classes, _pixels(size, 0), is_learned=False)])
 
 
+def _mixture_cost(config: ModelConfig, size: tuple[int, int]) -> Cost:
+    base, latent = config.base_channels, config.num_latents
+    unet = _unet(config, config.image_channels, size)
+    widest = channels(config)[-1]
+    gate = [Conv(1, widest, base, 1), Conv(1, base, config.num_experts, 1)]
+    # r(z) and s(z), once for each sample.
+    modulation = 2 * [Conv(1, latent, base, 1), Conv(1, base, base, 1)]
+    each = [*modulation, *_head(config, config.num_classes, size)]
+    # The experts themselves: means and deviations.
+    experts = config.num_experts * latent
+    return Cost([*unet, *gate], each, other_parameters=2 * experts)
+
+
+def _hpu_net_cost(config: ModelConfig, size: tuple[int, int]) -> Cost:
+    image, coarsest = config.image_channels, config.num_scales - 1
+    finest_latents = coarsest - config.num_latent_scales + 1
+    posterior = _residual_encoder(config, image + config.num_classes, size)
+    posterior += _top_down(config, size, range(finest_latents, coarsest + 1))
+    head = _head(config, config.num_classes, size)
+    if finest_latents == 0:  # The head sees the finest latents too.
+        head[0] = dataclasses.replace(
+            head[0], inputs=head[0].inputs + config.num_latents
+        )
+    each = [*_top_down(config, size, range(coarsest + 1)), *head]
+    return Cost(_residual_encoder(config, image, size), each, posterior)
+
+
+def _residual_encoder(
+    config: ModelConfig, inputs: int, size: tuple[int, int]
+) -> list[Conv]:
+    layers = []
+    for scale, filters in enumerate(channels(config)):
+        layers += _residual(config, inputs, filters, _pixels(size, scale))
+        inputs = filters
+    return layers
+
+
+def _top_down(config: ModelConfig, size: tuple[int, int], scales: range) -> list[Conv]:
+    widths, coarsest = channels(config), config.num_scales - 1
+    latent = config.num_latents
+    layers = []
+    for scale in reversed(scales):
+        pixels, above = _pixels(size, scale), coarsest - scale
+        if above:
+            # What comes from the coarser scale carries its latents.
+            joined = widths[scale + 1] + widths[scale]
+            joined += latent if above <= config.num_latent_scales else 0
+            layers += _residual(config, joined, widths[scale], pixels)
+        if above < config.num_latent_scales:
+            layers.append(Conv(1, widths[scale], 2 * latent, pixels))
+    return layers
+
+
+def _residual(
+    config: ModelConfig, inputs: int, filters: int, pixels: int
+) -> list[Conv]:
+    project = Conv(1, inputs, filters, pixels)
+    return [*_block(config, inputs, filters, pixels), project]
+
+
 _COSTS = {
     "prob_unet": _prob_unet_cost,
     "unet": _unet_cost,
@@ -156,6 +220,8 @@ _COSTS = {
     "m_heads": _m_heads_cost,
     "image2image_vae": _prob_unet_cost,
     "ssn": _ssn_cost,
+    "mixture": _mixture_cost,
+    "hpu_net": _hpu_net_cost,
 }
 
 
