@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -16,6 +16,8 @@ from tf_probunet.predict.tiles import tiles
 
 # The prior sees larger images at a lower resolution, to bound its memory.
 _MAX_PRIOR_PIXELS = 2**21
+# As a graph, because its small operations take longer one by one.
+_draw_noise = tf.function(noise.draw)
 # Probabilities held at once.
 _MAX_BYTES = 256 * 2**20
 
@@ -168,13 +170,44 @@ def draw_latents(
     sampling: str = "independent",
 ) -> np.ndarray:
     """Draws latents [count, L] from the prior, the same as the model itself draws."""
+    return draw_latent_sets(
+        model, image, sets=[(sampling, count)], seed=seed, about=about
+    )
+
+
+def draw_latent_sets(
+    model: LoadedModel,
+    image: np.ndarray,
+    *,
+    sets: Sequence[tuple[str, int]],
+    seed: int,
+    about: str,
+) -> np.ndarray:
+    """Draws several sets of latents from the prior of one image.
+
+    Args:
+        model: with latents.
+        image: [H, W, C] float32 in 0..1.
+        sets: the sampling and the number of latents of each set.
+        seed: of the samples. Each set is what `draw_latents` draws with it.
+        about: the file, for error messages.
+
+    Returns:
+        [S, L] float32, the sets one after the other.
+    """
     seen = _reduced(image, model.size_divisor)
     prior = model.call("prior", seen[None], about=about)
     mean, stddev = prior["mean"], prior["stddev"]  # [1, L]
     image_seed = seeds.fold_in(seeds.root(tf.constant(seed)), 0)
     is_mixture = "component_weights" in prior
     dimensions = mean.shape[1] + is_mixture
-    drawn = noise.draw(sampling, image_seed[None], count, dimensions)
+    drawn = tf.concat(
+        [
+            _draw_noise(sampling, image_seed[None], tf.constant(count), dimensions)
+            for sampling, count in sets
+        ],
+        axis=1,
+    )
     if is_mixture:
         names = ("component_weights", "component_means", "component_stddevs")
         return noise.of_mixture(drawn, *(prior[name] for name in names))[0].numpy()
