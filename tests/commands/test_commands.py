@@ -80,6 +80,19 @@ def test_every_command_has_a_test():
     ] == []
 
 
+def test_compare_sampling(call, replaced, capsys):
+    run = replaced("evaluation.sampling_study.run", {"a": 1})
+    replaced("evaluation.sampling_study.markdown", "the table")
+    replaced("figures.sampling.draw")
+    save = replaced("figures.style.save", ["out/sampling.png"])
+    words = ["--data_dir=d", "--out_dir=out", "--num_samples=8,2", "--hypotheses=3"]
+    assert call("compare_sampling", *words) == 0
+    config = run.args[0]
+    assert (config.num_samples, config.hypotheses) == ((2, 8), (3,))
+    assert save.args[1:] == ("out", "sampling")
+    assert capsys.readouterr().out == "the table\nout/sampling.png\n"
+
+
 def test_train(call, replaced, capsys):
     train = replaced("training.train.train", _outcome(3, best=0.25))
     words = ["--data_dir=data", "--run_dir=run", "--beta=2", "--noresume"]

@@ -180,7 +180,7 @@ def test_bad_images_are_named(service, content, words):
 def test_an_image_over_the_limit_is_refused(service, monkeypatch):
     monkeypatch.setattr(limits, "MAX_BYTES", 64 * 64 * 100)
     message = _refusal(service, _npy(np.zeros([64, 64], np.float32)))
-    assert "image: 16 samples of 64x64 pixels would take" in message
+    assert "image: 40 samples of 64x64 pixels would take" in message
     assert message.endswith("give a smaller image, or fewer num_samples")
 
 

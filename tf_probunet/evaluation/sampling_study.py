@@ -72,6 +72,7 @@ def score_image(
     image: np.ndarray,
     graders: np.ndarray,
     config: StudyConfig,
+    modes: np.ndarray | None = None,
 ) -> Arrays:
     """Scores all ways on one image.
 
@@ -83,13 +84,15 @@ def score_image(
         image: [H, W, C] float32 in 0..1, the scored frame.
         graders: [M, H, W] binary.
         config: the settings.
+        modes: [K, H, W], everything that a grader may draw, if it is known.
 
     Returns:
         For each way, the energy distance to the graders (`independent` [C]), that to
         the pool (`independent_apart` [C]) and the error of the share of samples that
         mark anything (`independent_presence` [C]). `explained` [K] of the hypotheses.
         `limit` and `diversity` of the pool. `floor` [C + 1], the last one for chosen
-        samples.
+        samples. With modes, `mode_shares` [K] of the independent samples, and
+        `mode_bias` [C, K], the shares of the stratified samples minus these.
     """
     counts, most = config.num_samples, config.num_samples[-1]
     sets = [("independent", most), *(("stratified", n) for n in counts)]
@@ -113,6 +116,15 @@ def score_image(
         scores = [_score(blocks, shown, pool, *member) for member in members]
         names = (way, f"{way}_apart", f"{way}_presence")
         found.update(zip(names, np.transpose(scores)))
+    if modes is not None:
+        # A sample is of the mode that is nearest to it.
+        nearest = distance_blocks(labels, modes).cross.argmin(axis=1)
+        shares = [
+            np.bincount(nearest[place], minlength=len(modes)) / len(place)
+            for place in (independent, *stratified)
+        ]
+        found["mode_shares"] = shares[0]
+        found["mode_bias"] = np.array(shares[1:]) - shares[0]
     terms = ged.block_terms(_part(blocks, pool, blocks.cross[pool], blocks.graders))
     return {
         **found,
@@ -157,9 +169,20 @@ def summarise(arrays: Arrays, config: StudyConfig) -> dict[str, Any]:
     for n, value in zip(config.hypotheses, found["explained"]):
         ways["weighted"][str(n)]["explained"] = value
     *floors, chosen = found["floor"]
+    modes = {}
+    if "mode_bias" in arrays:
+        bias = {
+            str(n): arrays["mode_bias"][:, place]
+            for place, n in enumerate(config.num_samples)
+        }
+        modes = {
+            "mode_shares": arrays["mode_shares"].mean(axis=0),
+            "mode_bias": summary.intervals(bias, groups),
+        }
     return summary.plain(
         {
             "ways": ways,
+            **modes,
             "limit": found["limit"],
             "diversity": found["diversity"],
             "floor": dict(zip(config.num_samples, floors)),
@@ -207,16 +230,29 @@ def markdown(results: dict[str, Any]) -> str:
                 f"{one['presence_error']:.3f}",
             ]
         )
+    blocks = [tables.markdown(rows), tables.markdown(few)]
+    if "mode_bias" in results:
+        shares = [f"{share:.1%}" for share in results["mode_shares"]]
+        bias = [["share of each mode", *map(str, range(len(shares)))]]
+        bias.append([f"{list(ways['independent'])[-1]} independent samples", *shares])
+        for n, found in results["mode_bias"].items():
+            cells = [
+                f"{100 * mode['mean']:+.1f} [{100 * mode['low']:.1f}, "
+                f"{100 * mode['high']:.1f}]"
+                for mode in found
+            ]
+            bias.append([f"{n} stratified, difference in percentage points", *cells])
+        blocks.append(tables.markdown(bias))
     data = results["data"]
     ends = (
         f"All {pool} samples: {tables.with_bounds(results['limit'])}. Floor of chosen "
         f"samples: {tables.number(results['chosen_floor']['mean'])}. "
         f"{data['images']} images, groups: {data['groups']}; 95% intervals by "
         f"{data['resampled'].rstrip('s')}. 'As good as': so many independent samples "
-        f"are as close to all {pool} samples of the model. 'Presence': root mean square "
-        f"error of the share of samples that mark anything, against all {pool}."
+        f"are as close to all {pool} samples of the model. 'Presence': root mean "
+        f"square error of the share of samples that mark anything, against all {pool}."
     )
-    return "\n\n".join([tables.markdown(rows), tables.markdown(few), ends]) + "\n"
+    return "\n\n".join([*blocks, ends]) + "\n"
 
 
 def _score(
@@ -294,7 +330,14 @@ def _arrays(
     try:
         for example in _examples(model, info, config.split, parts.done, total):
             key = example["key"].decode()
-            row = score_image(model, key, example["image"], example["labels"], config)
+            row = score_image(
+                model,
+                key,
+                example["image"],
+                example["labels"],
+                config,
+                example.get("modes"),
+            )
             row = {name: np.asarray(value)[None] for name, value in row.items()}
             row["keys"] = np.array([key])
             row["groups"] = np.array([example["group"].decode()])

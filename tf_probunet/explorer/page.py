@@ -60,6 +60,11 @@ def page_data(scene: Scene) -> dict[str, Any]:
         "mean": _numbers(scene.prior_mean),
         "stddev": _numbers(scene.prior_stddev),
         "samples": [_numbers(z) for z in scene.samples],
+        "hypotheses": [
+            {"sample": one.sample, "probability": round(one.probability, 4)}
+            for one in scene.hypotheses.found
+        ],
+        "explained": round(scene.hypotheses.explained, 4),
         "graders": [
             {"name": name, "latent": _numbers(z), "labels": _base64(labels)}
             for name, z, labels in zip(
