@@ -14,7 +14,8 @@ TEST_WORKERS ?= 2
 # `make compare` trains this many models at a time.
 COMPARE_JOBS ?= 2
 
-.PHONY: help setup demo compare test test-all test-lanes lint bench audit clean
+.PHONY: help setup demo compare test test-all test-lanes test-pythons lint bench audit \
+	clean
 
 help:
 	@echo "make setup     create the virtual environment; the other targets do so if needed"
@@ -23,6 +24,7 @@ help:
 	@echo "make test      lint and the tests"
 	@echo "make test-all  all tests, including the slow ones"
 	@echo "make test-lanes  models of one lane in the other, with both environments"
+	@echo "make test-pythons  install and predict with every Python that is found"
 	@echo "make lint      style (ruff) and types (mypy)"
 	@echo "make bench     speed and memory, as ratios"
 	@echo "make audit     known vulnerabilities of the pinned packages (needs the network)"
@@ -54,6 +56,10 @@ test-lanes:
 	$(MAKE) setup LANE=legacy
 	$(MAKE) setup LANE=current
 	.venv-current/bin/python -m pytest tests/test_lanes.py
+
+# The wheel in an empty environment of each Python and lane: many minutes, and the network.
+test-pythons: $(STAMP)
+	@bash .ci/pythons $(RUN)
 
 lint: $(STAMP)
 	$(RUN) -m ruff check .

@@ -44,7 +44,7 @@ _SECTIONS = {
     "Score": (
         "evaluate Scores energy_distance hungarian_iou best_dice collective_insight "
         "threshold_dice soft_dice dice_max dice_match consensus_dice multirater_ece "
-        "volume_crps staple Staple "
+        "curvas_crps staple Staple "
         "representatives Representatives switched_energy_distance switched_mode_counts"
     ),
 }

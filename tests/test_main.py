@@ -60,7 +60,7 @@ def test_version(call):
 @pytest.mark.parametrize(
     "line, expected",
     [
-        ("tf_probunet pre", ["predict", "prepare-lidc", "prepare-cityscapes"]),
+        ("tf_probunet pre", ["predict", "prepare-folder", "prepare-lidc"]),
         ("tf_probunet prepare-phantom --num_t", ["--num_test", "--num_train"]),
         ("tf_probunet explore --input=a.png --sa", ["--saved_model"]),
         ("tf_probunet explore --input=a", []),

@@ -23,7 +23,7 @@ def test_names_are_the_functions_that_the_evaluation_uses():
     assert metrics.soft_dice(masks[:1], masks[1:]) == pytest.approx(2 / 3)
     assert metrics.consensus_dice(masks[:1], masks[1:]) == pytest.approx(2 / 3)
     assert metrics.multirater_ece(masks[:1], masks[1:]) == pytest.approx(1 / 4)
-    assert metrics.volume_crps(masks[:1], masks[1:]) == pytest.approx(1)
+    assert metrics.curvas_crps(masks[:1], masks[1:]) == pytest.approx(1)
     assert metrics.staple(masks[[0, 0]]).probability[0, 0] == pytest.approx(1)
     found = metrics.representatives(masks, 2)
     np.testing.assert_allclose(found.weights, [0.5, 0.5])

@@ -2,8 +2,8 @@
 
 from tf_probunet.evaluation.metrics.curvas import (
     consensus_dice,
+    curvas_crps,
     multirater_ece,
-    volume_crps,
 )
 from tf_probunet.evaluation.metrics.ged import energy_distance
 from tf_probunet.evaluation.metrics.matching import (
@@ -32,6 +32,7 @@ __all__ = [
     "best_dice",
     "collective_insight",
     "consensus_dice",
+    "curvas_crps",
     "dice_match",
     "dice_max",
     "energy_distance",
@@ -43,5 +44,4 @@ __all__ = [
     "switched_energy_distance",
     "switched_mode_counts",
     "threshold_dice",
-    "volume_crps",
 ]

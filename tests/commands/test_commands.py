@@ -45,14 +45,14 @@ def _fresh(name: str) -> types.ModuleType:
 @pytest.fixture
 def call():
     """Runs a command in this process: call(name, flags) returns its exit code."""
-    with flagsaver.flagsaver():
 
-        def run(name: str, *words: object) -> int | None:
+    def run(name: str, *words: object) -> int | None:
+        with flagsaver.flagsaver():
             module = _fresh(name)
             cli.FLAGS([name, *map(str, words)])
             return module.main()
 
-        yield run
+    return run
 
 
 @pytest.fixture
@@ -273,9 +273,10 @@ _REPORT = {"splits": {split: {"examples": 2} for split in ("train", "val", "test
 def test_prepare_cityscapes(call, replaced, capsys):
     prepare = replaced("preparation.cityscapes.prepare", _REPORT)
     replaced("preparation.runner.report_summary", "the report\n")
-    call("prepare_cityscapes", "--cityscapes_dir=raw", "--out_dir=out", "--strict")
+    words = ["--cityscapes_dir=raw", "--out_dir=out", "--strict", "--preview=5"]
+    call("prepare_cityscapes", *words)
     assert prepare.args == ("raw", "out")
-    assert prepare.kwargs == {"num_workers": 0, "strict": True, "overwrite": False}
+    assert (prepare.kwargs["strict"], prepare.kwargs["num_preview"]) == (True, 5)
     report, note, *_ = capsys.readouterr().out.splitlines()
     assert report == "the report"
     assert note == "note: train has 2 images, the full data set has 2701"
@@ -305,6 +306,40 @@ def test_prepare_lidc(call, replaced, capsys):
 def test_prepare_lidc_of_unclear_input(call, words, message):
     with pytest.raises(ValueError, match=message):
         call("prepare_lidc", "--out_dir=out", *words)
+
+
+def test_prepare_folder(call, replaced, capsys):
+    prepare = replaced("preparation.folder.prepare.prepare", _REPORT)
+    replaced("preparation.runner.report_summary", "the report\n")
+    words = ["--input_dir=raw", "--out_dir=out", "--classes=c.csv", "--preview=4"]
+    call("prepare_folder", *words, "--strict")
+    assert prepare.args[:2] == ("raw", "out")
+    given = prepare.kwargs
+    assert (given["classes_path"], given["num_preview"]) == ("c.csv", 4)
+    assert given["strict"] is True and given["manifest_path"] is None
+    given["say"]("a line")
+    assert capsys.readouterr().out == "the report\na line\n"
+    with pytest.raises(ValueError, match="expected --input_dir or --manifest"):
+        call("prepare_folder", "--out_dir=out")
+
+
+def test_prepare_fundus_phantom(call, replaced, capsys):
+    write = replaced("preparation.fundus_phantom.write", (3, 18))
+    call("prepare_fundus_phantom", "--out_dir=out")
+    assert write.args[0] == "out"
+    assert capsys.readouterr().out == "3 images with 18 masks in out\n"
+
+
+def test_compare_protocols(call, replaced, capsys, tmp_path):
+    score = replaced("evaluation.protocol_table.score_all", {"paper": {}})
+    table = replaced("evaluation.protocol_table.table", [["", "paper"], ["GED", "0.5"]])
+    words = ["--saved_model=model", "--data_dir=data", f"--out_dir={tmp_path}"]
+    call("compare_protocols", *words, "--limit=7")
+    assert score.args == ("model", "data", str(tmp_path))
+    assert score.kwargs == {"split": "val", "limit": 7, "seed": 0}
+    assert table.args == ({"paper": {}},)
+    assert "| GED | 0.5 |" in (tmp_path / "protocols.md").read_text()
+    assert capsys.readouterr().out.endswith(f"table: {tmp_path}/protocols.md\n")
 
 
 def test_demo_summary(monkeypatch, capsys, tmp_path):

@@ -51,6 +51,17 @@ def test_table_and_results(tmp_path):
     [
         (["--out_dir=x"], "error: flag --data_dir is required; see --help"),
         (
+            [
+                "--out_dir=x",
+                "--data_dir=y",
+                "--saved_model=z",
+                "--protocol=d_persona",
+                "--both_empty=zero",
+            ],
+            "error: both_empty is zero, but the protocol d_persona has one; leave out "
+            "--both_empty or --protocol",
+        ),
+        (
             ["--out_dir=x", "--data_dir=y", "--num_samples=1,many"],
             "error: num_samples is '1,many', expected numbers such as 1,4,8,16",
         ),

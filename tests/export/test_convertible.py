@@ -72,3 +72,14 @@ def test_what_cannot_be_converted_is_named(tmp_path, made, phantom_dir):
 def test_a_mixture_prior_can_not_be_converted():
     with pytest.raises(ValueError, match="the prior is a mixture of 2 Gaussians"):
         convertible.check_latents(run_dirs.tiny_model(prior_components=2))
+
+
+def test_two_formats_of_one_name_do_not_collide(tmp_path):
+    for name in ("model.tflite", "model.onnx"):
+        suffix = name[name.index(".") :]
+        path = convertible.check_target(tmp_path / name, suffix, overwrite=False)
+        convertible.write(path, b"content", {})
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["model.json", "model.onnx", "model.onnx.json", "model.tflite"]
+    with pytest.raises(ValueError, match="model.onnx: exists already; --overwrite"):
+        convertible.check_target(tmp_path / "model.onnx", ".onnx", overwrite=False)

@@ -37,7 +37,7 @@ def test_a_saved_model_as_onnx_samples_the_same(tmp_path, made):
         expected = convertible.load(saved_model=saved).sample(**feeds)
         for name, found in zip(expected, session.run(list(expected), feeds)):
             np.testing.assert_allclose(found, expected[name], atol=onnx.TOLERANCE)
-    description = json.loads((tmp_path / "model.json").read_text())
+    description = json.loads((tmp_path / "model.onnx.json").read_text())
     assert description["inputs"] == {"image": [1, 8, 8, 1], "noise": [1, None, 2]}
     assert description["opset"] == 17
     assert description["difference"] == difference

@@ -55,6 +55,7 @@ def test_picture_is_the_one_in_the_docs(name):
         ("prob_unet", 10, 0, 8, 6, 3),
         ("ablations", 15, 0, 12, 0, 9),
         ("mixture_prior", 5, 0, 4, 3, 0),
+        ("ssn", 5, 0, 3, 0, 0),
     ],
 )
 def test_pictures_hold_the_parts_of_their_model(

@@ -91,6 +91,7 @@ GOLDENS = (
     Golden("unet", "unet", "UNet"),
     Golden("dropout_unet", "dropout_unet", "DropoutUNet", calm={"dropout_rate": 0.0}),
     Golden("m_heads", "m_heads", "MHeads", {"num_heads": 2}),
+    Golden("ssn", "ssn", "SSN", {"covariance_rank": 3, "logit_samples": 4}),
     Golden("image2image_vae", "image2image_vae", "Image2ImageVAE"),
     Golden("unet_ensemble", "unet_ensemble", "UNetEnsemble", num_members=2),
 )

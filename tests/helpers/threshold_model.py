@@ -28,14 +28,15 @@ def save_threshold_model(
     name: str = "made up",
     source_format: str | None = None,
     camera_frame: tuple[int, int] | None = None,
+    offset: float = 0.0,
     **metadata: Any,
 ) -> pathlib.Path:
     """Writes a model with one latent z, and sizes in multiples of 8.
 
-    The prior's mean is the mean of the image, its standard deviation 0.1. A pixel is
-    marked with the probability sigmoid(40 (value - z)), so that a tile gives the same
-    as the whole image if, and only if, z is the same. With a `camera_frame` it is one
-    of whole street scenes of that height and width.
+    The prior's mean is the mean of the image plus the offset, its standard deviation
+    0.1. A pixel is marked with the probability sigmoid(40 (value - z)), so that a tile
+    gives the same as the whole image if, and only if, z is the same. With a
+    `camera_frame` it is one of whole street scenes of that height and width.
     """
     module = tf.Module()
     image = tf.TensorSpec([None, None, None, channels], tf.float32)
@@ -43,7 +44,7 @@ def save_threshold_model(
     z = tf.TensorSpec([None, None, 1], tf.float32)
 
     def prior(image):
-        mean = tf.reduce_mean(image, axis=[1, 2, 3])[:, None]
+        mean = tf.reduce_mean(image, axis=[1, 2, 3])[:, None] + offset
         return {"mean": mean, "stddev": STDDEV * tf.ones_like(mean)}
 
     def decode(image, z):

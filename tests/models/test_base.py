@@ -107,6 +107,41 @@ def test_the_loss_has_the_switched_distance_and_segmentation_of_samples(golden):
     assert float(terms["loss"]) == pytest.approx(total, rel=1e-4)
 
 
+@pytest.mark.parametrize("name", ["prob_unet", "unet", "m_heads", "dropout_unet"])
+def test_with_pooled_input_the_loss_is_that_of_a_smaller_image(name):
+    settings = {"name": name, "num_heads": 2, "fixed_prior": True, "dropout_rate": 0.0}
+    settings.update(SWITCHED, segmentation_weight=1.0, mode_weight=1.0)
+    settings.update(energy_weight=1.0, energy_samples=2, energy_epsilon=1.0)
+    if name == "prob_unet":
+        settings["elbo_weight"] = 0.0  # The posterior net sees the whole image.
+    batch = _streets()
+    small = {
+        "image": tf.nn.avg_pool2d(batch["image"], 2, 2, "VALID"),
+        "labels": batch["labels"][..., 1::2, 1::2],
+    }
+    pooled, plain = (
+        models.build(tiny.network(input_pooling=pooling, **settings), 1)
+        for pooling in (2, 1)
+    )
+    found = pooled.objective(batch, seeds.root(3))
+    if name == "dropout_unet":  # It has no cheaper way: all pixels count.
+        logits = pooled.sample(batch["image"], 1, seeds.root(0))
+        nats = pooled.grader_cross_entropy(logits, batch)
+        own = found["loss"] - found["segmentation"] - found["energy_distance"]
+        own -= found["mode_divergence"]
+        assert float(own) == pytest.approx(float(tf.reduce_mean(nats)), rel=1e-4)
+        return
+    expected = plain.objective(small, seeds.root(3))
+    # Each small pixel stands for four.
+    times = {"energy_distance": 1.0, "mode_divergence": 1.0}
+    assert set(found) == set(expected) > {"segmentation", *times}
+    for term in set(found) - {"loss"}:
+        value = times.get(term, 4.0) * float(expected[term])
+        assert float(found[term]) == pytest.approx(value, rel=1e-4), term
+    samples = pooled.sample(batch["image"], 2, seeds.root(0))
+    assert samples.shape == (BATCH, 2, SIZE, SIZE, 24)
+
+
 def test_stratified_latents_are_spread_over_the_prior():
     golden = NAMED["prob_unet"].on_energy(energy_noise="stratified", energy_samples=4)
     model = golden.build(1)

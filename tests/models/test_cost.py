@@ -83,13 +83,19 @@ def _one_sample(model, image):
         return model.decode(model.features(image), z)
     if model.config.name == "dropout_unet":
         return model.logits(image, tf.zeros([1, 2], tf.int32))
+    if model.config.name == "ssn":
+        common = tf.zeros([1, 1, model.config.covariance_rank])
+        return model.draw(model.shared(image), common, tf.zeros([1, 2], tf.int32))
     return model.logits(image)
 
 
 WIDE = Golden("wide", "prob_unet", "ProbUNet", {"latent_dim": 2, "comb_channels": 5})
+POOLED = Golden("pooled", "prob_unet", "ProbUNet", {"input_pooling": 2})
 
 
-@pytest.mark.parametrize("golden", [*GOLDENS, WIDE], ids=lambda golden: golden.name)
+@pytest.mark.parametrize(
+    "golden", [*GOLDENS, WIDE, POOLED], ids=lambda golden: golden.name
+)
 def test_counts_are_the_models_own(golden):
     changes = {"num_scales": 3, "convs_per_block": 2, "num_classes": 5}
     config = dataclasses.replace(golden.config(), image_channels=3, **changes)

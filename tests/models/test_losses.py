@@ -519,3 +519,9 @@ def test_energy_distance_with_weights_is_the_exact_one(num_samples, overlap):
     given = tf.constant(weights, tf.float32)
     result = _hard(samples, graders, overlap=overlap, sample_weights=given)
     np.testing.assert_allclose(result, exact, atol=1e-5)
+
+
+def test_mixture_nats_is_minus_log_of_the_mean_likelihood():
+    likelihoods = np.array([[0.5, 0.1, 0.3], [1e-300, 2e-300, 3e-300]])
+    found = losses.mixture_nats(tf.constant(-np.log(likelihoods)))
+    np.testing.assert_allclose(found, -np.log(likelihoods.mean(1)), rtol=1e-9)

@@ -483,3 +483,19 @@ def test_sizes_that_do_not_fit_need_padding(hu_model, tmp_path):
     values = ((padded + 1000) / 1400).astype(np.float32)
     expected = closed_form(hu_model, values)[:, 1:14, 1:22] > 0.5
     np.testing.assert_array_equal(labels, expected)
+
+
+@pytest.mark.parametrize(
+    ("resize", "fits"), [("16,24", True), ("24", True), ("24,16", False), ("16", False)]
+)
+def test_pictures_for_a_model_of_resized_images(
+    picture_model, monkeypatch, resize, fits
+):
+    monkeypatch.setitem(picture_model.dataset, "preparation", {"resize": resize})
+    image = InputImage("x", "x", "picture", np.zeros((16, 24, 1), np.float32), "uint8")
+    expected = (
+        f"the training images were resized (--resize={resize}), but this one has 16x24 "
+        "pixels; resize it alike"
+    )
+    notes = model_input(image, picture_model, CropConfig()).notes
+    assert (expected in notes) == (not fits)

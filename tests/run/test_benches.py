@@ -53,6 +53,18 @@ def test_long_run():
     assert "traces of the training step: 1" in stdout
 
 
+def test_switches():
+    stdout = processes.run("bench_switches.py", "--steps=2")
+    rows = [line.split() for line in stdout.splitlines()[1:]]
+    assert [row[:3] for row in rows[:3]] == [
+        ["3000", "0", "1"],
+        ["3000", "0", "3"],
+        ["3000", "1000", "1"],
+    ]
+    for row in rows:
+        assert float(row[3]) > float(row[4]) == pytest.approx(0.58 / 16, abs=0.001)
+
+
 def test_preparation(tmp_path):
     for number in range(2):
         series, folder = f"1.2.{number}", tmp_path / f"s{number}"

@@ -13,7 +13,14 @@ import tensorflow as tf
 from tf_probunet import files, seeds
 from tf_probunet import models as models_lib
 from tf_probunet.config import Config, DataConfig, ModelConfig
-from tf_probunet.models import dropout_unet, image2image_vae, m_heads, prob_unet, unet
+from tf_probunet.models import (
+    dropout_unet,
+    image2image_vae,
+    m_heads,
+    prob_unet,
+    ssn,
+    unet,
+)
 from tf_probunet.models.base import Batch, SegmentationModel
 
 
@@ -255,6 +262,16 @@ class Image2ImageVAE(_KerasHabits, image2image_vae.Image2ImageVAE):
     """The paper's fourth baseline: the latent enters at the input. See `ProbUNet`."""
 
     registry_name = "image2image_vae"
+
+
+class SSN(_KerasHabits, ssn.SSN):
+    """The Stochastic Segmentation Network: Gaussian logits. Used as `ProbUNet`.
+
+    Args:
+        **settings: `covariance_rank=10`, `logit_samples=20`, and those of `ProbUNet`.
+    """
+
+    registry_name = "ssn"
 
 
 @dataclasses.dataclass(frozen=True)

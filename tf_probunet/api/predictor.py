@@ -110,7 +110,7 @@ class Predictor:
                 latents: fewer samples then represent the distribution as well. From 2
                 to 15 stratified samples are nodes of a quadrature rule; from 16 on,
                 each is a draw from the model. Sets are not nested: the first 4 of 16
-                are no stratified set.
+                are not a stratified set.
 
         Returns:
             Label maps [S, H, W], or [B, S, H, W] for a batch, uint8.

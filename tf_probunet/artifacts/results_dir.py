@@ -47,9 +47,17 @@ _OPTIONAL_SECTIONS = {"ambiguity", "calibration"}
 
 # Results can be compared if these agree. Of the protocol, everything must agree except
 # the numbers of samples, of which the common ones are compared, the split that the
-# threshold for ambiguity was chosen on, and the sampling: tables and figures name it.
+# threshold for ambiguity was chosen on, what the protocol is called, and the sampling:
+# tables and figures name it.
 _SAME_DATA = ("fingerprint", "split", "images")
-_FREE_SETTINGS = {"num_samples", "sampling", "validation_split"}
+_FREE_SETTINGS = {
+    "num_samples",
+    "sampling",
+    "validation_split",
+    "name",
+    "source",
+    "matching",
+}
 
 
 class UnavailableError(ValueError):

@@ -27,6 +27,7 @@ COMMANDS = (
     "figures",
     "compare_models",
     "compare_settings",
+    "compare_protocols",
     "compare_sampling",
     "model_table",
     "draw_architectures",

@@ -146,8 +146,8 @@ def define_config_flags(
             flags.DEFINE_enum(name, default, choices, text, **place)
             continue
         kind = types[field.name][0]
-        if kind == INTS:
-            default = [str(number) for number in default or ()]
+        if kind == INTS and default is not None:
+            default = [str(number) for number in default]
         define = {
             int: flags.DEFINE_integer,
             float: flags.DEFINE_float,
@@ -156,17 +156,6 @@ def define_config_flags(
             INTS: flags.DEFINE_list,
         }[kind]
         define(name, default, text, **place)
-
-
-def define_preview_flag() -> None:
-    """Defines the flag of all preparations that write records."""
-    flags.DEFINE_integer(
-        "preview",
-        0,
-        "number of images on a contact sheet, preview.png",
-        lower_bound=0,
-        module_name=main_module(),
-    )
 
 
 def config_from_flags(
@@ -182,7 +171,7 @@ def config_from_flags(
     for field in dataclasses.fields(config_class):
         if field.name not in fixed:
             value = flag_values[flag_name(field)].value
-            is_list = types[field.name][0] == INTS
+            is_list = types[field.name][0] == INTS and value is not None
             values[field.name] = _integers(field, value) if is_list else value
     return config_class(**values, **fixed)
 
@@ -194,7 +183,7 @@ def flag_name(field: dataclasses.Field) -> str:
 
 def _integers(field: dataclasses.Field, texts: Sequence[str]) -> tuple[int, ...]:
     if not all(text.strip().isdecimal() for text in texts):
-        example = str(field.default).strip("()").replace(" ", "")
+        example = str(field.default or (1, 4, 8, 16)).strip("()").replace(" ", "")
         raise ValueError(
             f"{flag_name(field)} is {','.join(texts)!r}, expected numbers such as "
             f"{example}"

@@ -1,6 +1,7 @@
 r"""Writes an HTML page to explore the latent space of one image offline.
 
     python run/explore.py --input=slice.png --out=explorer.html
+    python run/explore.py --input=scan/ --center=40,210,300 --out=explorer.html
     python run/explore.py --saved_model=runs/saved_model --data_dir=runs/phantom \
         --split=test --key=test-00003 --out=explorer.html
 
@@ -15,6 +16,7 @@ from absl import flags
 from tf_probunet.artifacts import pretrained
 from tf_probunet.commands import cli
 from tf_probunet.imaging.crop_config import CropConfig
+from tf_probunet.predict.config import LesionConfig
 
 flags.DEFINE_string(
     "saved_model",
@@ -30,11 +32,13 @@ flags.DEFINE_string("out", "explorer.html", "HTML file to write")
 flags.DEFINE_integer("num_samples", 16, "number of samples on the page", lower_bound=1)
 flags.DEFINE_integer("seed", 0, "seed of the samples")
 cli.define_config_flags(CropConfig)
+cli.define_config_flags(LesionConfig)
 
 
 def main() -> None:
     values = cli.FLAGS
     crop = cli.config_from_flags(CropConfig)
+    rules = cli.config_from_flags(LesionConfig)
     model = values.saved_model or pretrained.model_path()
     from tf_probunet.explorer.explore import explore
 
@@ -46,6 +50,7 @@ def main() -> None:
         key=values.key,
         input_path=values.input,
         crop=crop,
+        rules=rules,
         num_samples=values.num_samples,
         seed=values.seed,
     )

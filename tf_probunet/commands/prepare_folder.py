@@ -17,7 +17,7 @@ docs/your_data.md goes on from here to a trained model.
 
 from absl import flags
 
-from tf_probunet.commands import cli
+from tf_probunet.commands import cli, prepare_flags
 from tf_probunet.preparation.folder.config import FolderConfig
 
 flags.DEFINE_string("input_dir", None, "the folder with images and masks")
@@ -27,15 +27,11 @@ flags.DEFINE_string(
     "CSV list, with a row for each image (image,group,split,mask_1,mask_2,...) or each "
     "mask (image,mask,grader). Its paths are relative to --input_dir, or to itself",
 )
-flags.DEFINE_string("out_dir", None, "where to write the data set")
 flags.DEFINE_string("classes", None, "CSV table of classes: name,value,color")
 flags.DEFINE_string("split_file", None, "JSON file that lists the groups of each split")
-flags.DEFINE_integer("num_workers", 0, "processes; 0 for one per core", lower_bound=0)
-flags.DEFINE_bool("strict", False, "stop at the first file that cannot be used")
-flags.DEFINE_bool("overwrite", False, "replace a data set of other settings")
-cli.define_preview_flag()
+prepare_flags.define()
 cli.define_config_flags(FolderConfig)
-REQUIRED = ["out_dir"]
+REQUIRED = prepare_flags.REQUIRED
 
 
 def main() -> None:
@@ -54,10 +50,7 @@ def main() -> None:
         manifest_path=values.manifest,
         classes_path=values.classes,
         split_file=values.split_file,
-        strict=values.strict,
-        num_workers=values.num_workers,
-        overwrite=values.overwrite,
-        num_preview=values.preview,
+        **prepare_flags.settings(),
         say=lambda line: print(line, flush=True),
     )
     print(runner.report_summary(report), end="")

@@ -8,7 +8,8 @@ See docs/data.md for the four formats and the recipe.
 
 from absl import flags
 
-from tf_probunet.commands import cli
+from tf_probunet.commands import cli, prepare_flags
+from tf_probunet.preparation.lidc.known_splits import KNOWN_SPLITS
 
 flags.DEFINE_string("dicom_dir", None, "the original download; any folder layout")
 flags.DEFINE_string("input_dir", None, "input of another --format; a file for pickle")
@@ -18,18 +19,20 @@ flags.DEFINE_string(
 flags.DEFINE_enum(
     "format", "dicom", ["dicom", "png_slices", "crops", "pickle"], "format of the input"
 )
-flags.DEFINE_string("out_dir", None, "where to write the data set")
 flags.DEFINE_string("split_file", None, "JSON file with the patients of each split")
+flags.DEFINE_enum(
+    "known_split",
+    None,
+    list(KNOWN_SPLITS),
+    "with --format=pickle: the split of this public code; see docs/data.md",
+)
 flags.DEFINE_bool(
     "keep_slice_location_mismatch",
     False,
     "keep slices whose SliceLocation differs from their position; the paper drops them",
 )
-flags.DEFINE_bool("strict", False, "stop at the first problem in the data")
-flags.DEFINE_integer("num_workers", 0, "processes; 0 for one per core", lower_bound=0)
-flags.DEFINE_bool("overwrite", False, "replace a data set of other settings")
-cli.define_preview_flag()
-REQUIRED = ["out_dir"]
+prepare_flags.define()
+REQUIRED = prepare_flags.REQUIRED
 
 
 def main() -> None:
@@ -46,11 +49,14 @@ def main() -> None:
         values.out_dir,
         source_format=values.format,
         split_file=values.split_file,
-        strict=values.strict,
-        num_workers=values.num_workers,
-        overwrite=values.overwrite,
-        num_preview=values.preview,
+        known_split=values.known_split,
+        **prepare_flags.settings(),
         xml_dir=values.xml_dir,
         keep_slice_location_mismatch=values.keep_slice_location_mismatch,
     )
     print(runner.report_summary(report), end="")
+    known = KNOWN_SPLITS.get(values.known_split)
+    for label in ("note", "warning"):
+        text = getattr(known, label, None)
+        if text:
+            print(f"{label}: {text}")

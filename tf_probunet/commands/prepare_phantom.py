@@ -5,17 +5,12 @@
 The same flags give the same bytes.
 """
 
-from absl import flags
-
-from tf_probunet.commands import cli
+from tf_probunet.commands import cli, prepare_flags
 from tf_probunet.config import PhantomConfig
 
-flags.DEFINE_string("out_dir", None, "where to write the data set")
-flags.DEFINE_integer("num_workers", 1, "processes; 0 for one per core", lower_bound=0)
-flags.DEFINE_bool("overwrite", False, "replace a data set of other settings")
-cli.define_preview_flag()
+prepare_flags.define(num_workers=1, strict=False)
 cli.define_config_flags(PhantomConfig)
-REQUIRED = ["out_dir"]
+REQUIRED = prepare_flags.REQUIRED
 
 
 def main() -> None:
@@ -25,8 +20,6 @@ def main() -> None:
     report = phantom.prepare(
         config,
         cli.FLAGS.out_dir,
-        num_workers=cli.FLAGS.num_workers,
-        overwrite=cli.FLAGS.overwrite,
-        num_preview=cli.FLAGS.preview,
+        **prepare_flags.settings(),
     )
     print(runner.report_summary(report), end="")

@@ -14,6 +14,7 @@ from tf_probunet.config import (
     Checked,
     field,
 )
+from tf_probunet.evaluation import protocols
 from tf_probunet.evaluation.metrics.distances import BOTH_EMPTY
 from tf_probunet.evaluation.metrics.ged import STATISTICS
 
@@ -31,10 +32,16 @@ class EvaluationConfig(Checked):
         None, "instead of --saved_model: the samples of any model, as files"
     )
     split: str = field("test", "the split to score")
-    num_samples: tuple[int, ...] = field(
-        (1, 4, 8, 16),
+    protocol: Optional[str] = field(
+        None,
+        "score as this paper or challenge does: it fixes --statistic, --both_empty, "
+        "--num_samples and the matching, and may add scores; see docs/evaluation.md",
+        choices=tuple(protocols.PROTOCOLS),
+    )
+    num_samples: Optional[tuple[int, ...]] = field(
+        None,
         "numbers of samples, separated by commas; each is scored with the first "
-        "samples of the image",
+        "samples of the image (default: the protocol's, or 1,4,8,16)",
         at_least=1,
         at_most=MAX_SAMPLES,
     )
@@ -56,16 +63,17 @@ class EvaluationConfig(Checked):
         at_least=1,
     )
     seed: int = field(0, "seed of the samples", at_least=-(2**63), below=2**63)
-    statistic: str = field(
-        "v",
+    statistic: Optional[str] = field(
+        None,
         "v: the V-statistic of the paper, in which pairs of a sample with itself "
-        "count; u: the unbiased U-statistic",
+        "count; u: the unbiased U-statistic (default: the protocol's, or v)",
         choices=STATISTICS,
     )
-    both_empty: str = field(
-        "zero",
-        "the distance between two empty masks: zero, as in the paper, or drop to "
-        "leave such pairs out",
+    both_empty: Optional[str] = field(
+        None,
+        "the distance between two empty masks: zero, as in the paper; one, as in the "
+        "code of D-Persona; or drop to leave such pairs out (default: the "
+        "protocol's, or zero)",
         choices=BOTH_EMPTY,
     )
     save_samples: int = field(
@@ -108,7 +116,7 @@ class EvaluationConfig(Checked):
     )
 
     def __post_init__(self) -> None:
-        """Checks the settings, and sorts the numbers of samples."""
+        """Checks the settings, sorts the numbers of samples, applies the protocol."""
         super().__post_init__()
         if bool(self.saved_model) == bool(self.samples_dir):
             raise ValueError(
@@ -125,7 +133,17 @@ class EvaluationConfig(Checked):
                 f"limit is {self.limit}, expected 0 with by='lesion': some slices of a "
                 "lesion would be missing"
             )
-        object.__setattr__(self, "num_samples", tuple(sorted(set(self.num_samples))))
+        given = {name: getattr(self, name) for name in protocols.DEFAULTS}
+        if given["num_samples"] is not None:
+            given["num_samples"] = tuple(sorted(set(given["num_samples"])))
+        for name, value in protocols.resolve(self.protocol, given).items():
+            object.__setattr__(self, name, value)
+        scores = protocols.PROTOCOLS[self.protocol].scores if self.protocol else ()
+        if self.by == "lesion" and scores:
+            raise ValueError(
+                f"protocol is {self.protocol!r}, expected none with by='lesion': its "
+                f"scores ({', '.join(scores)}) are those of images"
+            )
         self._check_sampling()
 
     def _check_sampling(self) -> None:
@@ -146,9 +164,11 @@ class EvaluationConfig(Checked):
     def command(self) -> str:
         """Returns the command line that repeats the evaluation."""
         words = ["python", "run/evaluate.py"]
+        nothing = dict.fromkeys(protocols.DEFAULTS)
+        implied = protocols.resolve(self.protocol, nothing)
         for setting in dataclasses.fields(self):
             value = getattr(self, setting.name)
-            if value == setting.default:
+            if value == implied.get(setting.name, setting.default):
                 continue
             if isinstance(value, tuple):
                 value = ",".join(map(str, value))

@@ -21,6 +21,7 @@ from tf_probunet.evaluation import summary as summary_lib
 from tf_probunet.evaluation.config import EvaluationConfig
 from tf_probunet.evaluation.metrics import checks
 from tf_probunet.evaluation.parts import Parts
+from tf_probunet.evaluation.protocols import PROTOCOLS
 from tf_probunet.hashing import salted_hash
 from tf_probunet.progress import Progress
 
@@ -194,6 +195,7 @@ class _Evaluation:
                     if self._rules.graders_vary
                     else {}
                 ),
+                **_known_split(info.spec),
             },
             "model": self._source.description,
             "versions": {
@@ -208,15 +210,18 @@ class _Evaluation:
 
     def _make_rules(self) -> scoring.Rules:
         config, spec = self._config, self._info.spec
+        asked = config.num_samples
+        assert asked and config.statistic and config.both_empty, "the config fills them"
+        protocol = PROTOCOLS[config.protocol] if config.protocol else None
         limit = self._source.max_samples
-        counts = tuple(n for n in config.num_samples if limit is None or n <= limit)
+        counts = tuple(n for n in asked if limit is None or n <= limit)
         if not counts:
             raise ValueError(
-                f"num_samples is {config.num_samples}, expected at most {limit}, the "
+                f"num_samples is {asked}, expected at most {limit}, the "
                 "number of different samples that the model has"
             )
-        if counts != config.num_samples:
-            left_out = [n for n in config.num_samples if n not in counts]
+        if counts != asked:
+            left_out = [n for n in asked if n not in counts]
             self._notes.append(
                 f"the model has {limit} different samples, so the energy distance for "
                 f"{', '.join(map(str, left_out))} is left out"
@@ -230,6 +235,8 @@ class _Evaluation:
             ignore_label=spec.ignore_label,
             graders_vary=spec.min_graders is not None,
             sampling=self._source.sampling,
+            matched=protocol.matching_samples if protocol else None,
+            scores=protocol.scores if protocol else (),
         )
 
     def _check_offset(self) -> None:
@@ -262,6 +269,8 @@ class _Evaluation:
             "statistic": rules.statistic,
             "both_empty": rules.both_empty,
             "floor": self._floor_kind(),
+            "matching_samples": rules.matched,
+            **self._source_protocol(),
             "pixels": "hard labels of the samples, the largest number of them",
             "limit": self._config.limit,
             **({"offset_px": offset} if offset else {}),
@@ -272,6 +281,18 @@ class _Evaluation:
                 "seed": summary_lib.BOOTSTRAP_SEED,
                 "resampled": resampled,
             },
+        }
+
+    def _source_protocol(self) -> dict[str, Any]:
+        """Returns the name, the source and the matching rule of the protocol."""
+        name = self._config.protocol
+        if name is None:
+            return {}
+        protocol = PROTOCOLS[name]
+        return {
+            "name": name,
+            "source": protocol.source,
+            "matching": protocol.matching,
         }
 
     def _floor_kind(self) -> str:
@@ -456,6 +477,14 @@ def _move(batch: dict[str, Any], distance: int) -> None:
         axes = (row_axes[name], row_axes[name] + 1)
         moved = [np.roll(x, m, axes) for x, m in zip(batch[name], moves.astype(int))]
         batch[name] = np.stack(moved)
+
+
+def _known_split(spec: records.DatasetSpec) -> dict[str, Any]:
+    """Returns what the data set says about a split with a name, if it has one."""
+    known = spec.preparation.get("known_split")
+    if not isinstance(known, dict) or not {"source", "rule"} <= set(known):
+        return {}
+    return {"known_split": known}
 
 
 def _open_source(config: EvaluationConfig, info: records.DatasetInfo) -> Source:

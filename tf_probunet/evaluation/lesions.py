@@ -48,19 +48,6 @@ def slice_counts(samples: np.ndarray, graders: np.ndarray) -> np.ndarray:
     return np.stack(counts).astype(np.int32)
 
 
-def smoothing_weights(places: Sequence[float], sigma: float) -> np.ndarray:
-    """Returns the weights [Z, Z] of a Gaussian along the slices; rows sum to 1.
-
-    Args:
-        places: [Z] of the slices, in units of slices.
-        sigma: its standard deviation in slices.
-    """
-    at = np.asarray(places, float)
-    exponents = -(((at[:, None] - at) / sigma) ** 2) / 2
-    weights = np.exp(exponents)
-    return weights / weights.sum(axis=1, keepdims=True)
-
-
 def smoothed(
     priors: Mapping[str, np.ndarray], keys: Sequence[str], sigma: float
 ) -> dict[str, np.ndarray]:
@@ -80,7 +67,7 @@ def smoothed(
         names = [keys[i] for i in indices]
         slices = [lesion_keys.parse(name) for name in names]
         step = apart.get(slices[0].scan, 1.0) if slices[0].in_mm else 1.0
-        weights = smoothing_weights([one.place / step for one in slices], sigma)
+        weights = volumes.smoothing_weights([one.place / step for one in slices], sigma)
         result.update(zip(names, weights @ np.stack([priors[name] for name in names])))
     return result
 
@@ -129,7 +116,7 @@ def _lesion(rules: Rules, counts: np.ndarray, voxel: float) -> Arrays:
     num_samples = rules.counts[-1]
     blocks = volume_blocks(counts, num_samples, both_empty=rules.both_empty)
     terms = ged.block_terms(blocks, counts=rules.counts, statistic=rules.statistic)
-    cross = volume_blocks(counts, num_samples).cross
+    cross = volume_blocks(counts, num_samples).cross[: rules.matched]
     sizes = np.diagonal(counts)
     samples, graders = sizes[:num_samples], sizes[num_samples:]
     off = volumes.crps(samples, graders).mean()

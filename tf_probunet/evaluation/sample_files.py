@@ -204,8 +204,7 @@ def read_weighted(
         )
     with checks.naming(str(path)):
         weights = checks.mode_weights(weights, (len(weights),))
-    settings = {"size": size, "num_classes": num_classes}
-    samples = read(found, key, count=len(weights), **settings)
+    samples = read(found, key, count=len(weights), size=size, num_classes=num_classes)
     if path is not None and _number_of_samples(path) != len(weights):
         raise ValueError(
             f"{path}: has {_number_of_samples(path)} samples and {len(weights)} "

@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from tf_probunet import config
 from tf_probunet.dataset import task
+from tf_probunet.evaluation import challenges
 from tf_probunet.evaluation.metrics import (
     agreement,
     ambiguity,
@@ -49,13 +51,16 @@ class Rules:
             uses the first n samples, or a set of its own if they are stratified. Other
             metrics use the largest count.
         statistic: "v" or "u"; see `ged.energy_distance`.
-        both_empty: "zero" or "drop".
+        both_empty: "zero", "one" or "drop".
         num_classes: classes of the graders' label maps.
         ignore_label: label of pixels that are not scored; None if there is none. In the
             switched task it is 255.
         graders_vary: whether images have different numbers of graders. What needs two
             graders is then NaN for an image with one.
         sampling: one of `SAMPLINGS`. Weighted samples have a single count.
+        matched: how many samples are matched for the Hungarian-matched IoU, at most the
+            largest count; None for the largest count.
+        scores: names in `challenges.SCORES` to compute as well.
     """
 
     kind: str
@@ -66,6 +71,8 @@ class Rules:
     ignore_label: int | None = None
     graders_vary: bool = False
     sampling: str = "independent"
+    matched: int | None = None
+    scores: tuple[str, ...] = ()
 
     def __post_init__(self):
         """Checks the options."""
@@ -81,6 +88,15 @@ class Rules:
         if self.sampling == "weighted" and self.kind == "switched":
             raise ValueError(
                 "samples have weights, expected none for the switched task"
+            )
+        if self.sampling == "weighted" and (self.scores or self.matched):
+            raise ValueError("samples have weights, expected none with --protocol")
+        for name in self.scores:
+            checks.option(name, "score", tuple(challenges.SCORES))
+        if self.kind == "switched" and (self.scores or self.matched):
+            raise ValueError(
+                "the switched task has a protocol of its own; leave out --protocol, or "
+                "choose paper"
             )
         if self.kind == "switched" and not self.is_papers:
             raise ValueError(
@@ -157,7 +173,8 @@ def score(
         arrays.update(_floors(rules, graders, modes, mode_probs))
         if modes is not None and mode_probs is not None:
             arrays.update(_exact(rules, drawn, modes, mode_probs))
-        cross = distance_blocks(samples, graders, labels=rules.labels).cross
+        matched = samples[:, : rules.matched]
+        cross = distance_blocks(matched, graders, labels=rules.labels).cross
         each = [None] * len(samples) if weights is None else weights
         arrays["hungarian_iou"] = np.array(
             [matching.matched_iou(c, sample_weights=w) for c, w in zip(cross, each)]
@@ -169,6 +186,12 @@ def score(
             arrays.update(_stacked(_pixels(*image) for image in images))
             if rules.graders_vary and graders.shape[1] == 1:
                 arrays["variance_ncc"] = np.full(len(graders), np.nan)
+        if rules.scores:
+            scored = (
+                challenges.score(rules.scores, *pair, rules.labels)
+                for pair in zip(samples, graders)
+            )
+            arrays.update(_stacked(scored))
     if rules.graders_vary:
         arrays["num_graders"] = np.full(len(graders), graders.shape[1])
     return arrays
@@ -300,7 +323,7 @@ def _pixels(
     samples: np.ndarray, graders: np.ndarray, weights: np.ndarray | None
 ) -> Arrays:
     """Returns matching, agreement and calibration of one image of binary masks."""
-    weighted = {"sample_weights": weights}
+    weighted: dict[str, Any] = {"sample_weights": weights}
     insight = matching.collective_insight(samples, graders)
     values = {
         "collective_insight": insight.score,

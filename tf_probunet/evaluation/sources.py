@@ -158,7 +158,8 @@ class SavedModel:
         Raises:
             ValueError: the model fails on an image; the message names its key.
         """
-        labels, means = [], []
+        labels: list[np.ndarray] = []
+        means: list[np.ndarray] = []
         if self.sampling == "independent":
             fewer = ()
         sets: dict[int, list[np.ndarray]] = {n: [] for n in fewer if n != count}
@@ -202,9 +203,10 @@ class SavedModel:
     ) -> dict[str, np.ndarray]:
         """Returns the mean [L] of each image's prior, by key; images as for `draw`."""
         seen = input_pipeline.central_crop(images, self.data.eval_size)
+        seen = input_pipeline.mirror_pad(np.asarray(seen), self._model.size_divisor)
         means = [
             self._model.call("prior", one[None], about=key)["mean"][0]
-            for key, one in zip(keys, np.asarray(seen))
+            for key, one in zip(keys, seen)
         ]
         return dict(zip(keys, means))
 
@@ -235,6 +237,8 @@ class SavedModel:
         if self.ways == ("stacked",):
             return self.draw([key], image[None], count).labels
         seen = input_pipeline.central_crop(image[None], self.data.eval_size)
+        inner = seen.shape[1:3]
+        seen = input_pipeline.mirror_pad(seen, self._model.size_divisor)
         prior = self._model.call("prior", seen, about=key)
         size = latents.dimensions(prior)
         shared, own = (
@@ -253,7 +257,7 @@ class SavedModel:
             *(first, second, third),
             *(np.broadcast_to(one, first.shape) for one in (majority, labels[-1])),
         ]
-        stacked = np.stack(ways).astype(np.uint8)
+        stacked = input_pipeline.central_part(np.stack(ways).astype(np.uint8), inner)
         return input_pipeline.pad_to(stacked, image.shape[:2])
 
 
@@ -328,7 +332,10 @@ class SampleFiles:
             ValueError: a file does not hold such samples; the message names it.
         """
         del with_mean, fewer  # Files hold labels only, and the first are a set.
-        settings = {"size": images.shape[1:3], "num_classes": self._num_classes}
+        settings: dict[str, Any] = {
+            "size": images.shape[1:3],
+            "num_classes": self._num_classes,
+        }
         if self.sampling == "weighted":
             found = [
                 sample_files.read_weighted(self._files, key, count=count, **settings)
@@ -336,10 +343,10 @@ class SampleFiles:
             ]
             labels, weights = (np.stack(column) for column in zip(*found))
             return Samples(labels, weights=weights)
-        labels = [
+        maps = [
             sample_files.read(self._files, key, count=count, **settings) for key in keys
         ]
-        return Samples(np.stack(labels))
+        return Samples(np.stack(maps))
 
     def draw_ways(
         self,

@@ -62,6 +62,17 @@ METRICS = (
     Metric("coverage_50", "graders in the 50 % interval of the volume", None),
     Metric("coverage_90", "graders in the 90 % interval of the volume", None),
     Metric("presence_brier", "squared error of the presence", "low"),
+    # Those of a challenge, if its protocol was chosen.
+    Metric("qubiq_dice", "QUBIQ Dice of mean maps", "high"),
+    Metric("soft_dice", "soft Dice of mean maps", "high"),
+    Metric("staple_dice", "Dice against STAPLE", "high"),
+    Metric("d_persona_dice_soft", "D-Persona Dice_soft", "high"),
+    Metric("dice_max", "D-Persona Dice_max", "high"),
+    Metric("dice_match", "D-Persona Dice_match", "high"),
+    Metric("consensus_dice", "CURVAS consensus Dice", "high"),
+    Metric("multirater_ece", "CURVAS ECE, mean over graders", "low"),
+    Metric("curvas_crps", "CURVAS CRPS of the volume, pixels", "low"),
+    Metric("curvas_crps_code", "CURVAS CRPS as in its code, pixels", "low"),
 )
 
 # Numbers of the data set as a whole, without intervals.

@@ -9,7 +9,7 @@ from typing import Any
 
 from tf_probunet.artifacts.results_dir import lookup
 from tf_probunet.evaluation.lesions import WAYS
-from tf_probunet.evaluation.summary import METRICS, SCALARS
+from tf_probunet.evaluation.summary import METRICS, SCALARS, Metric
 
 _BASELINE_TITLES = {
     "always_empty": "always empty",
@@ -49,7 +49,8 @@ def csv_table(results: dict[str, Any]) -> str:
     largest = max(map(int, results["ged"]))
     for metric in METRICS:
         if metric.name in results:
-            writer.writerow([metric.name, largest, *_numbers(results[metric.name])])
+            taken = _sample_count(metric, results)
+            writer.writerow([metric.name, taken, *_numbers(results[metric.name])])
     for metric in SCALARS:
         value = lookup(results, metric.name)
         if value is not None:
@@ -122,6 +123,16 @@ def _heading(results: dict[str, Any]) -> str:
         f"{protocol['statistic'].upper()}-statistic, both empty: "
         f"{protocol['both_empty']}; [95% intervals by {_resampled(results)}]",
     ]
+    known = data.get("known_split") or {}
+    if known:
+        lines.append(f"split of {known['source']}: {known['rule']}")
+    for label in ("note", "warning"):
+        if known.get(label):
+            lines.append(f"{label.upper()}: {known[label]}")
+    if protocol.get("name"):
+        lines.insert(2, f"protocol {protocol['name']}: {protocol['source']}")
+    if protocol.get("matching"):
+        lines.append(f"matching: {protocol['matching']}")
     sampling = protocol.get("sampling", "independent")
     if sampling != "independent":
         lines.append(
@@ -171,10 +182,13 @@ def _distance_table(results: dict[str, Any]) -> list[list[str]]:
 
 
 def _metric_table(results: dict[str, Any]) -> list[list[str]]:
-    rows = [[f"with {max(map(int, results['ged']))} samples", "value"]]
+    largest = max(map(int, results["ged"]))
+    rows = [[f"with {largest} samples", "value"]]
     for metric in METRICS:
         if metric.name in results:
-            rows.append([metric.title, with_bounds(results[metric.name])])
+            count = _sample_count(metric, results)
+            title = metric.title + (f", {count} samples" if count != largest else "")
+            rows.append([title, with_bounds(results[metric.name])])
     for metric in SCALARS:
         value = lookup(results, metric.name)
         if value is not None:
@@ -183,6 +197,14 @@ def _metric_table(results: dict[str, Any]) -> list[list[str]]:
         elif metric.null and lookup(results, metric.name.rpartition(".")[0]):
             rows.append([metric.title, metric.null])
     return rows
+
+
+def _sample_count(metric: Metric, results: dict[str, Any]) -> int:
+    """Returns how many samples a metric takes: all, but a protocol may match fewer."""
+    matched = lookup(results, "protocol.matching_samples")
+    if metric.name == "hungarian_iou" and matched is not None:
+        return matched
+    return max(map(int, results["ged"]))
 
 
 def _switch_table(results: dict[str, Any]) -> list[list[str]]:

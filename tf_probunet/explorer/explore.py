@@ -6,6 +6,7 @@ from tf_probunet import files
 from tf_probunet.artifacts import saved_model
 from tf_probunet.explorer import page, scene
 from tf_probunet.imaging.crop_config import CropConfig
+from tf_probunet.predict.config import LesionConfig
 
 
 def explore(
@@ -17,6 +18,7 @@ def explore(
     key: str | None = None,
     input_path: str | None = None,
     crop: CropConfig | None = None,
+    rules: LesionConfig | None = None,
     num_samples: int = 16,
     seed: int = 0,
 ) -> scene.Scene:
@@ -29,7 +31,8 @@ def explore(
         split: of the data set.
         key: of the image in it; None for the first.
         input_path: whatever `run/predict.py` reads.
-        crop: selects a slice, and a part of it.
+        crop: selects a slice and a part of it, or has the voxel of a lesion.
+        rules: has the point of a lesion, and where it ends.
         num_samples: samples to list.
         seed: of the samples.
 
@@ -46,6 +49,7 @@ def explore(
         )
     if num_samples < 1:
         raise ValueError(f"num_samples is {num_samples}, expected at least 1")
+    crop, rules = crop or CropConfig(), rules or LesionConfig()
     model = saved_model.load(model_path)
     if data_dir:
         shown = scene.scene_of_record(
@@ -56,11 +60,20 @@ def explore(
             num_samples=num_samples,
             seed=seed,
         )
+    elif crop.follows or rules.point_mm is not None or rules.points is not None:
+        shown = scene.scene_of_lesion(
+            model,
+            path=str(input_path),
+            crop=crop,
+            rules=rules,
+            num_samples=num_samples,
+            seed=seed,
+        )
     else:
         shown = scene.scene_of_file(
             model,
             path=str(input_path),
-            crop=crop or CropConfig(),
+            crop=crop,
             num_samples=num_samples,
             seed=seed,
         )

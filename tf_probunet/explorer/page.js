@@ -7,23 +7,34 @@ const { height, width } = data;
 const numPixels = height * width;
 const numClasses = data.classes.length;
 const isBinary = numClasses === 2;
-const latentDim = data.mean.length;
+const latentDim = data.slices[0].mean.length;
 
 function bytes(base64) {
   return Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
 }
 
-const depth = data.low.length;
-const features = (() => {
-  const raw = bytes(data.features);
+const depth = data.latentKernel.length / latentDim;
+
+function unpack(slice) {
+  const raw = bytes(slice.features);
   const values = new Float32Array(numPixels * depth);
   for (let i = 0; i < values.length; i++) {
     const c = i % depth;
-    values[i] = data.low[c] + data.step[c] * (raw[2 * i] + 256 * raw[2 * i + 1]);
+    values[i] = slice.low[c] + slice.step[c] * (raw[2 * i] + 256 * raw[2 * i + 1]);
   }
   return values;
-})();
-const picture = bytes(data.image);
+}
+
+// The slices of a lesion, or a single image. The point is the same for all of them, in
+// standard deviations from each one's own prior.
+const views = data.slices.map((slice) => ({
+  number: slice.number,
+  features: unpack(slice),
+  picture: bytes(slice.image),
+  mean: slice.mean,
+  stddev: slice.stddev,
+}));
+let view = views[data.slice];
 const layers = data.layers.map((layer) => ({
   kernel: Float64Array.from(layer.kernel), // [in, out]
   bias: Float64Array.from(layer.bias),
@@ -39,8 +50,8 @@ const graders = data.graders.map((g) => ({
 
 // --- f_comb ----------------------------------------------------------------------
 
-// Returns probabilities [h, w, K] of every `stride`-th pixel for the latent z.
-function decode(z, stride = 1) {
+// Returns probabilities [h, w, K] of every `stride`-th pixel of a slice for the latent z.
+function decode(z, stride = 1, { features } = view) {
   const shift = new Float64Array(depth);
   for (let l = 0; l < latentDim; l++) {
     for (let c = 0; c < depth; c++) shift[c] += data.latentKernel[l * depth + c] * z[l];
@@ -125,9 +136,9 @@ const state = {
   labels: null,
 };
 
-const toZ = (u) => Array.from(u, (v, i) => data.mean[i] + data.stddev[i] * v);
-const toU = (z) => Float64Array.from(z, (v, i) => (v - data.mean[i]) / data.stddev[i]);
-const sampleU = data.samples.map(toU);
+const toZ = (u, { mean, stddev } = view) => Array.from(u, (v, i) => mean[i] + stddev[i] * v);
+const toU = (z, { mean, stddev } = view) => Float64Array.from(z, (v, i) => (v - mean[i]) / stddev[i]);
+const sampleU = data.samples.map((z) => toU(z));
 const graderU = graders.map((g) => toU(g.latent));
 
 // --- Image -----------------------------------------------------------------------
@@ -154,8 +165,8 @@ function raster(color) {
 
 const pictureColor = (i) =>
   data.channels === 3
-    ? [picture[3 * i], picture[3 * i + 1], picture[3 * i + 2]]
-    : [picture[i], picture[i], picture[i]];
+    ? [view.picture[3 * i], view.picture[3 * i + 1], view.picture[3 * i + 2]]
+    : [view.picture[i], view.picture[i], view.picture[i]];
 
 // Black over purple and orange to pale yellow.
 function heatColor(v) {
@@ -327,7 +338,7 @@ let heatRun = 0;
 async function drawHeat() {
   const run = ++heatRun;
   const stride = Math.max(1, Math.round(Math.sqrt(numPixels / 1600)));
-  const start = labelsOf(decode(data.mean, stride));
+  const start = labelsOf(decode(view.mean, stride));
   const values = new Float32Array(HEAT_SIZE * HEAT_SIZE);
   let paused = performance.now();
   for (let i = 0; i < values.length; i++) {
@@ -413,9 +424,30 @@ function settle() {
   statusLine.textContent = `${place}; ${distance.toFixed(2)}σ from the prior mean; ${shown}.`;
   explorer.dataset.latent = JSON.stringify(z);
   explorer.dataset.foreground = count;
+  const slice = views.length > 1 ? `&slice=${view.number}` : "";
+  if (slice) showVolume();
   explorer.dataset.labels = encode(state.labels);
-  history.replaceState(null, "", `#z=${z.map((v) => +v.toPrecision(6)).join(",")}`);
+  history.replaceState(null, "", `#z=${z.map((v) => +v.toPrecision(6)).join(",")}${slice}`);
   markPressed();
+}
+
+// The volume of the hypothesis at the point, over all slices.
+function showVolume() {
+  const counts = views.map((one) =>
+    one === view
+      ? countForeground(state.labels)
+      : countForeground(labelsOf(decode(toZ(state.u, one), 1, one)))
+  );
+  const total = counts.reduce((sum, n) => sum + n, 0);
+  const marked = views.filter((_, i) => counts[i] > 0).map((one) => one.number);
+  const size = data.pixelMm2 === null || data.stepMm === null
+    ? `${total} voxels`
+    : `${(total * data.pixelMm2 * data.stepMm).toFixed(0)} mm³`;
+  document.getElementById("volume").textContent = total
+    ? `Volume at the point: ${size}, on ${marked.length} slices from ${marked[0]} to ${marked[marked.length - 1]}.`
+    : "Nothing is marked on any slice at this point.";
+  explorer.dataset.voxels = total;
+  explorer.dataset.slice = view.number;
 }
 
 const signed = (v) => (v < 0 ? "−" : "+") + Math.abs(v).toFixed(2);
@@ -533,6 +565,22 @@ document.getElementById("to-random").addEventListener("click", () => {
   const normal = () => Math.sqrt(-2 * Math.log(1 - Math.random())) * Math.cos(2 * Math.PI * Math.random());
   jump(Float64Array.from({ length: latentDim }, normal));
 });
+const sliceInput = document.getElementById("slice");
+sliceInput.addEventListener("input", () => chooseSlice(Number(sliceInput.value)));
+
+function chooseSlice(place) {
+  view = views[place];
+  sliceInput.value = place;
+  document.getElementById("slice-number").textContent = view.number;
+  bases.image = raster(pictureColor);
+  delete bases.mean;
+  delete bases.entropy;
+  for (const sample of samples) delete sample.path;
+  moved();
+  delayHeat();
+  drawSamples();
+}
+
 for (const radio of document.querySelectorAll("input[name=base]")) {
   radio.addEventListener("change", () => {
     state.base = radio.value;
@@ -599,11 +647,15 @@ function markPressed() {
 
 // Mean and entropy over the samples, and their outlines; a sample at a time, so that
 // the page can be used meanwhile.
+let samplesRun = 0;
+
 async function drawSamples() {
+  const run = ++samplesRun;
+  delete explorer.dataset.ready;
   shownGraders.forEach((entry, i) => drawThumbnail(entry, graders[i].labels, [240, 228, 66]));
   const mean = new Float32Array(numPixels * numClasses);
   for (const [i, sample] of samples.entries()) {
-    const probabilities = decode(data.samples[i]);
+    const probabilities = decode(toZ(sample.u));
     for (let j = 0; j < mean.length; j++) mean[j] += probabilities[j] / samples.length;
     const labels = labelsOf(probabilities);
     drawThumbnail(sample, labels, [86, 180, 233]);
@@ -612,6 +664,7 @@ async function drawSamples() {
     }
     if (isBinary) sample.path = outline((j) => probabilities[2 * j + 1]);
     await new Promise((resolve) => setTimeout(resolve));
+    if (run !== samplesRun) return;
   }
   const likely = labelsOf(mean);
   const entropy = new Float32Array(numPixels);
@@ -630,6 +683,9 @@ async function drawSamples() {
 // --- Start -----------------------------------------------------------------------
 
 function fromHash() {
+  const chosen = /&slice=(\d+)/.exec(location.hash);
+  const place = chosen ? views.findIndex((one) => one.number === Number(chosen[1])) : -1;
+  if (place >= 0 && views[place] !== view) chooseSlice(place);
   const match = /#z=([^&]*)/.exec(location.hash);
   const z = match ? match[1].split(",").map(Number) : [];
   if (z.length === latentDim && z.every(Number.isFinite)) moveTo(toU(z));
@@ -660,6 +716,12 @@ function start() {
   document.getElementById("heat-help").textContent = isBinary
     ? `The darker the plane, the larger the ${data.classes[1]} there.`
     : "The darker the plane, the more pixels differ from those at the prior mean.";
+  if (views.length > 1) {
+    sliceInput.max = views.length - 1;
+    sliceInput.value = data.slice;
+    document.getElementById("slice-number").textContent = view.number;
+    for (const id of ["slice-row", "volume"]) document.getElementById(id).hidden = false;
+  }
   state.u = Float64Array.from(sampleU[data.start] || state.u);
   axesChanged();
   fromHash();

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tf_probunet.explorer.scene import Scene
+from tf_probunet.explorer.scene import Scene, SliceView
 from tf_probunet.predict.intensity import brightened
 from tf_probunet.predict.palette import colors
 
@@ -40,25 +40,23 @@ def render(scene: Scene) -> str:
 
 def page_data(scene: Scene) -> dict[str, Any]:
     """Returns what the page's script reads, as a JSON object."""
-    low, step, quantised = quantise(scene.features)
     height, width, channels = scene.image.shape
+    single = SliceView(
+        0, scene.image, scene.features, scene.prior_mean, scene.prior_stddev
+    )
     return {
         "height": height,
         "width": width,
         "channels": 3 if channels == 3 else 1,
-        "image": _base64(_picture(scene.image)),
+        "slices": [_slice_data(view) for view in scene.slices or (single,)],
+        "slice": scene.slice,
         "classes": scene.class_names,
         "colors": colors(scene.class_names).tolist(),
-        "features": _base64(quantised.astype("<u2")),
-        "low": _numbers(low),
-        "step": _numbers(step),
         "latentKernel": _numbers(scene.latent_kernel),
         "layers": [
             {"kernel": _numbers(layer.kernel), "bias": _numbers(layer.bias)}
             for layer in scene.layers
         ],
-        "mean": _numbers(scene.prior_mean),
-        "stddev": _numbers(scene.prior_stddev),
         "samples": [_numbers(z) for z in scene.samples],
         "hypotheses": [
             {"sample": one.sample, "probability": round(one.probability, 4)}
@@ -74,6 +72,20 @@ def page_data(scene: Scene) -> dict[str, Any]:
         "axes": list(scene.axes),
         "start": scene.start,
         "pixelMm2": scene.pixel_mm2,
+        "stepMm": scene.step_mm,
+    }
+
+
+def _slice_data(view: SliceView) -> dict[str, Any]:
+    low, step, quantised = quantise(view.features)
+    return {
+        "number": view.number,
+        "image": _base64(_picture(view.image)),
+        "features": _base64(quantised.astype("<u2")),
+        "low": _numbers(low),
+        "step": _numbers(step),
+        "mean": _numbers(view.prior_mean),
+        "stddev": _numbers(view.prior_stddev),
     }
 
 

@@ -14,9 +14,12 @@ from tf_probunet import files
 from tf_probunet.artifacts.saved_model import LoadedModel
 from tf_probunet.dataset import cityscapes_labels, input_pipeline, records
 from tf_probunet.imaging.crop_config import CropConfig
-from tf_probunet.predict import sampling
+from tf_probunet.imaging.input_image import InputImage
+from tf_probunet.predict import latents, lesion, sampling
+from tf_probunet.predict.config import LesionConfig, PredictConfig
 from tf_probunet.predict.hypotheses import Hypotheses, choose, label_set
-from tf_probunet.predict.prediction import check_extent, model_input
+from tf_probunet.predict.predict_lesions import find_lesions
+from tf_probunet.predict.prediction import ModelInput, check_extent, model_input
 from tf_probunet.predict.read_inputs import read_inputs
 
 _WEIGHT = re.compile(r"(?:^|/)f_comb/conv_(\d+)/(kernel|bias)(?::0)?$")
@@ -31,6 +34,21 @@ class Layer:
 
     kernel: np.ndarray
     bias: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class SliceView:
+    """One slice of a lesion; for attributes see `Scene`.
+
+    Attributes:
+        number: of the slice in its series.
+    """
+
+    number: int
+    image: np.ndarray
+    features: np.ndarray
+    prior_mean: np.ndarray
+    prior_stddev: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +75,10 @@ class Scene:
         pixel_mm2: area of a pixel, None if not known.
         model: its name, and the data it was trained on.
         notes: what the user should know about the image.
+        slices: of a lesion, from the lowest; empty for a single image. Latents have
+            the same distance from each slice's prior, in its standard deviations.
+        slice: which of them `image` is.
+        step_mm: from one slice to the next.
     """
 
     title: str
@@ -77,6 +99,9 @@ class Scene:
     pixel_mm2: float | None
     model: str
     notes: list[str]
+    slices: tuple[SliceView, ...] = ()
+    slice: int = 0
+    step_mm: float | None = None
 
 
 def scene_of_record(
@@ -155,21 +180,109 @@ def scene_of_file(
     image = images[0]
     check_extent(images, model, crop, 1)
     prepared = model_input(image, model, crop)
-    pixel_mm2 = None
-    if image.spacing_mm is not None:
-        region, shape = prepared.grid.region.shape, prepared.grid.shape
-        pixel_mm2 = float(np.prod(image.spacing_mm) * np.prod(region) / np.prod(shape))
     return _scene(
         model,
         title=image.name,
         image=prepared.padded,
         graders=np.zeros((0, *prepared.grid.padded), np.uint8),
         grader_names=[],
-        pixel_mm2=pixel_mm2,
+        pixel_mm2=_pixel_mm2(image, prepared),
         notes=prepared.notes,
         num_samples=num_samples,
         seed=seed,
     )
+
+
+def scene_of_lesion(
+    model: LoadedModel,
+    *,
+    path: str,
+    crop: CropConfig,
+    rules: LesionConfig,
+    num_samples: int,
+    seed: int,
+) -> Scene:
+    """Makes the scene of a lesion: its slices, and samples that share their noise.
+
+    Args:
+        model: a Probabilistic U-Net.
+        path: a DICOM series or a NIfTI file.
+        crop: has the voxel of the lesion, and how frames become the model's inputs.
+        rules: has the point of the lesion, and where it ends.
+        num_samples: samples to list.
+        seed: of the samples.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it cannot be read, it and the model do not fit each other, or
+            there are several lesions.
+    """
+    _check(model)
+    lesion.check_model(model)
+    images, found = find_lesions([path], crop, rules)
+    if len(found) > 1:
+        raise ValueError(f"{rules.points}: {len(found)} lesions, expected one")
+    _, volume, place = found[0]
+    config = PredictConfig(num_samples=num_samples, seed=seed)
+    indices, frames, _ = lesion.follow(
+        volume, place, model, crop=crop, config=config, rules=rules
+    )
+    stack = np.stack([frame.padded for frame in frames])
+    prior = lesion.priors(model, stack, rules.smooth_slices)
+    if "component_weights" in prior:
+        raise ValueError(
+            f"{model.path}: a model whose prior is a mixture, expected a single "
+            "Gaussian to move all slices together"
+        )
+    at = indices.index(place[0])
+    scene = _scene(
+        model,
+        title=images[volume.first + place[0]].name,
+        image=stack[at],
+        graders=np.zeros((0, *stack.shape[1:3]), np.uint8),
+        grader_names=[],
+        pixel_mm2=_pixel_mm2(volume.images[place[0]], frames[at]),
+        notes=frames[at].notes,
+        num_samples=num_samples,
+        seed=seed,
+    )
+    noise = lesion.shared_noise(model, prior, num_samples, seed)
+    drawn = lesion.draw(model, frames, num_samples, seed, rules.smooth_slices)
+    return dataclasses.replace(
+        scene,
+        prior_mean=prior["mean"][at],
+        prior_stddev=prior["stddev"][at],
+        samples=latents.from_noise(prior, noise)[at],
+        start=middle_sample((drawn > 0.5).sum(axis=(0, 2, 3)).tolist()),
+        slices=tuple(
+            SliceView(
+                volume.first + index,
+                image,
+                _first_layer(model, image, scene.title),
+                prior["mean"][i],
+                prior["stddev"][i],
+            )
+            for i, (index, image) in enumerate(zip(indices, stack))
+        ),
+        slice=at,
+        step_mm=volume.step_mm,
+    )
+
+
+def _pixel_mm2(image: InputImage, prepared: ModelInput) -> float | None:
+    """Returns the area of a pixel at the model's resolution."""
+    if image.spacing_mm is None:
+        return None
+    region, shape = prepared.grid.region.shape, prepared.grid.shape
+    return float(np.prod(image.spacing_mm) * np.prod(region) / np.prod(shape))
+
+
+def _first_layer(model: LoadedModel, image: np.ndarray, title: str) -> np.ndarray:
+    """Returns the first layer of f_comb without its latent part, [H, W, D]."""
+    first = f_comb_layers(model)[0]
+    features = model.call("features", image[None], about=title)["features"][0]
+    kernel = first.kernel[: features.shape[-1]]
+    return features.astype(np.float32) @ kernel + first.bias
 
 
 def switched_modes(labels: np.ndarray) -> tuple[np.ndarray, list[str]]:
@@ -237,7 +350,6 @@ def _scene(
     prior = {k: v[0] for k, v in model.call("prior", image[None], about=title).items()}
     layers = f_comb_layers(model)
     latent_dim = len(prior["mean"])
-    features = model.call("features", image[None], about=title)["features"][0]
     first = layers[0].kernel
     samples = sampling.draw_latents(
         model,
@@ -251,7 +363,7 @@ def _scene(
     return Scene(
         title=title,
         image=image,
-        features=features.astype(np.float32) @ first[:-latent_dim] + layers[0].bias,
+        features=_first_layer(model, image, title),
         latent_kernel=first[-latent_dim:],
         layers=layers[1:],
         prior_mean=prior["mean"],

@@ -155,15 +155,24 @@ def check_target(out_file: files.Path, suffix: str, overwrite: bool) -> pathlib.
     out_file = pathlib.Path(out_file)
     if out_file.suffix != suffix:
         raise ValueError(f"{out_file}: expected a name that ends in {suffix}")
-    for path in (out_file, out_file.with_suffix(".json")):
+    for path in (out_file, description_path(out_file)):
         if path.exists() and not overwrite:
             raise ValueError(f"{path}: exists already; --overwrite replaces it")
     return out_file
 
 
+def description_path(out_file: pathlib.Path) -> pathlib.Path:
+    """Returns the JSON file that describes a converted file.
+
+    A TensorFlow Lite file and an ONNX file of the same name do not share it.
+    """
+    suffix = ".json" if out_file.suffix == ".tflite" else f"{out_file.suffix}.json"
+    return out_file.with_suffix(suffix)
+
+
 def write(out_file: pathlib.Path, content: bytes, description: dict[str, Any]) -> None:
     """Writes a converted file, and its description next to it."""
-    files.write_json(out_file.with_suffix(".json"), description)
+    files.write_json(description_path(out_file), description)
     files.write_bytes(out_file, content)
 
 

@@ -39,7 +39,7 @@ def export_onnx(
 
     Args:
         run_dir: of the training; None with `saved_model`.
-        out_file: where to write; the description has the same name with `.json`.
+        out_file: where to write; the description has the same name and `.json`.
         saved_model: a SavedModel of `run/export.py`, instead of a run.
         image_size: height and width of the images; None for the evaluation's.
         checkpoint: of the run: "best" by validation, or "last".

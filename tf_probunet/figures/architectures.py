@@ -304,6 +304,28 @@ def draw_image2image_vae() -> Figure:
     return canvas.figure
 
 
+def draw_ssn() -> Figure:
+    """Draws the Stochastic Segmentation Network: samples are drawn of the logits."""
+    canvas = Canvas(10.2, 4.4)
+    y = 0.6
+    image = canvas.labelled(0.2, y, "image X")
+    canvas.arrow(image, (1.5, y))
+    end = canvas.unet(1.5, y - 0.25)
+    for level, text in ((y + 0.5, "mean $\\mu$"), (y - 0.85, "$D$, $P$")):
+        for i in range(3):
+            canvas.box(5.4 + 0.18 * i, level, 0.12, 0.9, style.SKY_BLUE)
+        canvas.arrow(end, (5.4, level))
+        source = canvas.labelled(6.3, level, text)
+        canvas.arrow((5.9, level), (6.3, level))
+        canvas.arrow(source, (8.0, y - 0.1))
+    canvas.text(5.6, y - 1.6, "1x1", fontsize=7)
+    noise = canvas.latents(7.2, y - 2.0, "$\\epsilon$")
+    canvas.arrow(noise, (8.1, y - 0.4))
+    drawn = canvas.labelled(8.0, y - 0.1, "$S_i$")
+    canvas.text(drawn[0] - 0.4, y + 0.75, "$N(\\mu, D + P P^T)$", fontsize=7)
+    return canvas.figure
+
+
 PICTURES: dict[str, Callable[[], Figure]] = {
     "prob_unet": draw_prob_unet,
     "mixture_prior": draw_mixture_prior,
@@ -313,6 +335,7 @@ PICTURES: dict[str, Callable[[], Figure]] = {
     "dropout_unet": draw_dropout_unet,
     "m_heads": draw_m_heads,
     "image2image_vae": draw_image2image_vae,
+    "ssn": draw_ssn,
 }
 
 

@@ -37,7 +37,8 @@ class CropConfig(Checked):
     center: Optional[str] = field(
         None,
         "row,col: segment a crop around this pixel. It has the size that the model was "
-        "scored with; the network may see only its middle",
+        "scored with; the network may see only its middle. slice,row,col: follow the "
+        "lesion at this voxel through the slices",
     )
     whole: bool = field(
         False,
@@ -62,6 +63,11 @@ class CropConfig(Checked):
         if self.region is not None and self.center is not None:
             raise ValueError(
                 f"region is {self.region} and center {self.center}, expected one only"
+            )
+        if self.center is not None and self.follows and self.chooses:
+            raise ValueError(
+                f"center is {self.center}, which names a slice, expected no other "
+                "choice of slices"
             )
         chosen = [
             f"{name} {getattr(self, name)}"
@@ -132,8 +138,13 @@ class CropConfig(Checked):
 
     @property
     def center_numbers(self) -> tuple[int, ...] | None:
-        """Row and column."""
-        return None if self.center is None else _whole("center", self.center, 2)
+        """Row and column, after the slice if a lesion is followed."""
+        return None if self.center is None else _center("center", self.center)
+
+    @property
+    def follows(self) -> bool:
+        """Whether a lesion is followed through the slices."""
+        return self.center_numbers is not None and len(self.center_numbers) == 3
 
     @property
     def spacing_numbers(self) -> tuple[float, float] | None:
@@ -148,19 +159,36 @@ class CropConfig(Checked):
         return None if self.window is None else _window("window", self.window)
 
 
-def _numbers(name: str, text: str, count: int, kind: type, what: str) -> tuple:
+def numbers(name: str, text: str, count: int, kind: type, what: str) -> tuple:
+    """Returns the numbers of a flag such as 10,20.
+
+    Args:
+        name: of the flag.
+        text: its value.
+        count: how many numbers it needs.
+        kind: int or float.
+        what: is expected, for the error message.
+
+    Raises:
+        ValueError: there are others.
+    """
     try:
-        numbers = tuple(kind(part) for part in text.split(","))
+        found = tuple(kind(part) for part in text.split(","))
     except ValueError:
-        numbers = ()
-    if len(numbers) != count or not all(math.isfinite(n) for n in numbers):
+        found = ()
+    if len(found) != count or not all(math.isfinite(n) for n in found):
         raise ValueError(f"{name} is {text!r}, expected {what}")
-    return numbers
+    return found
 
 
 def _whole(name: str, text: str, count: int) -> tuple[int, ...]:
-    example = "10,20,48,48" if count == 4 else "210,300"
-    return _numbers(name, text, count, int, f"{count} whole numbers such as {example}")
+    example = {2: "210,300", 3: "40,210,300", 4: "10,20,48,48"}[count]
+    return numbers(name, text, count, int, f"{count} whole numbers such as {example}")
+
+
+def _center(name: str, text: str) -> tuple[int, ...]:
+    count = 3 if text.count(",") == 2 else 2
+    return _whole(name, text, count)
 
 
 def _slices(name: str, text: str) -> tuple[int, int]:
@@ -210,7 +238,7 @@ def _numbered(wanted: int, instance_numbers: Sequence[int], about: str) -> int:
 
 
 def _spacing(name: str, text: str) -> tuple[float, float]:
-    height, width = _numbers(name, text, 2, float, "two sizes such as 0.7,0.7")
+    height, width = numbers(name, text, 2, float, "two sizes such as 0.7,0.7")
     if min(height, width) <= 0:
         raise ValueError(f"{name} is {text!r}, expected two sizes above 0")
     return height, width
@@ -219,7 +247,7 @@ def _spacing(name: str, text: str) -> tuple[float, float]:
 def _window(name: str, text: str) -> tuple[float, float] | None:
     if text == "minmax":
         return None
-    low, high = _numbers(name, text, 2, float, "low,high or minmax")
+    low, high = numbers(name, text, 2, float, "low,high or minmax")
     if low >= high:
         raise ValueError(f"{name} is {text!r}, expected low,high with low below high")
     return low, high
@@ -228,7 +256,7 @@ def _window(name: str, text: str) -> tuple[float, float] | None:
 _PARSERS: dict[str, Callable[[str, str], Any]] = {
     "slice": _slices,
     "region": lambda name, text: _whole(name, text, 4),
-    "center": lambda name, text: _whole(name, text, 2),
+    "center": _center,
     "spacing_mm": _spacing,
     "window": _window,
 }

@@ -109,6 +109,23 @@ def read_volume(
     return images
 
 
+def read_labels(path: pathlib.Path) -> tuple[np.ndarray, np.ndarray]:
+    """Reads a label map of three dimensions.
+
+    Returns:
+        labels: [columns, rows, slices] int32.
+        affine: takes (column, row, slice, 1) to millimetres.
+
+    Raises:
+        ValueError: nibabel is missing, or the file is damaged or holds something else.
+    """
+    values, affine, _, _ = _read(path, "axial", None)
+    labels = np.rint(values)
+    if not (np.abs(labels) < 2**24).all() or (labels != values).any():
+        raise ValueError(f"{path}: values between labels, expected whole numbers")
+    return labels.astype(np.int32), affine
+
+
 def stored_affine(path: pathlib.Path) -> np.ndarray:
     """Returns the affine [4, 4] of a NIfTI file that can be read."""
     return np.array(nibabel().load(path).affine)

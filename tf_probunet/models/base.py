@@ -101,7 +101,7 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         self, logits: tf.Tensor, weights: tf.Tensor | None, batch: Batch
     ) -> tf.Tensor:
         """Returns the mean energy distance of samples [B, S, H, W, K]."""
-        config, labels = self.config, grader_maps(batch)
+        config, labels = self.config, self._at_size(grader_maps(batch), logits)
         settings = {
             "probabilities": tf.nn.softmax(logits),
             "ignore_label": config.ignore_label,
@@ -123,7 +123,7 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         """Returns the divergence of the modes in samples [B, S, H, W, K]."""
         return losses.mode_divergence(
             probabilities=tf.nn.softmax(logits),
-            labels=grader_maps(batch)[:, 0],
+            labels=self._at_size(grader_maps(batch), logits)[:, 0],
             ignore_label=self.config.ignore_label,
             sample_weights=weights,
         )
@@ -295,13 +295,27 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         )
 
     def cross_entropy(self, logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-        """Sums the weighted cross-entropy of logits [..., H, W, K]: [...]."""
-        return losses.cross_entropy(
+        """Sums the weighted cross-entropy of logits [..., H, W, K]: [...].
+
+        A pixel of pooled logits counts as many times as it has labels.
+        """
+        kept = self._at_size(labels, logits)
+        nats = losses.cross_entropy(
             logits=logits,
-            labels=labels,
+            labels=kept,
             ignore_label=self.config.ignore_label,
             class_balance=self.config.class_balance,
         )
+        if self.config.input_pooling == 1:
+            return nats
+        return nats * tf.cast(tf.size(labels) / tf.size(kept), nats.dtype)
+
+    def _at_size(self, labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
+        """Takes a label [..., H, W] near the middle of each pixel of logits."""
+        if self.config.input_pooling == 1:
+            return labels
+        side = tf.shape(labels)[-1] // tf.shape(logits)[-2]
+        return labels[..., side // 2 :: side, side // 2 :: side]
 
     @property
     def metrics(self) -> list[tf.keras.metrics.Metric]:

@@ -20,17 +20,23 @@ NUM_MEMBERS = 16
 
 @dataclasses.dataclass(frozen=True)
 class Conv:
-    """A convolution: kernel size, channels in and out, and pixels of its output."""
+    """A convolution: kernel size, channels in and out, and pixels of its output.
+
+    A product whose weights are not learned but computed has no parameters.
+    """
 
     kernel: int
     inputs: int
     outputs: int
     pixels: int
     has_bias: bool = True
+    is_learned: bool = True
 
     @property
     def parameters(self) -> int:
         """Weights and biases."""
+        if not self.is_learned:
+            return 0
         weights = self.kernel**2 * self.inputs * self.outputs
         return weights + self.outputs * self.has_bias
 
@@ -132,12 +138,24 @@ def _prob_unet_cost(config: ModelConfig, size: tuple[int, int]) -> Cost:
     return Cost(trunk, [shift, *rest], posterior)
 
 
+def _ssn_cost(config: ModelConfig, size: tuple[int, int]) -> Cost:
+    classes, rank = config.num_classes, config.covariance_rank
+    once = [
+        *_unet(config, config.image_channels, size),
+        *_head(config, classes, size),
+        *_head(config, classes * (1 + rank), size),
+    ]
+    # R common numbers times the rows of the factor, for every logit.
+    return Cost(once, [Conv(1, rank, classes, _pixels(size, 0), is_learned=False)])
+
+
 _COSTS = {
     "prob_unet": _prob_unet_cost,
     "unet": _unet_cost,
     "dropout_unet": _dropout_unet_cost,
     "m_heads": _m_heads_cost,
     "image2image_vae": _prob_unet_cost,
+    "ssn": _ssn_cost,
 }
 
 
@@ -150,6 +168,7 @@ def _encoder(config: ModelConfig, inputs: int, size: tuple[int, int]) -> list[Co
 
 
 def _unet(config: ModelConfig, inputs: int, size: tuple[int, int]) -> list[Conv]:
+    size = (size[0] // config.input_pooling, size[1] // config.input_pooling)
     layers, widths = _encoder(config, inputs, size), channels(config)
     for scale in reversed(range(config.num_scales - 1)):
         joined = widths[scale + 1] + widths[scale]

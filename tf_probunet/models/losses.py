@@ -151,6 +151,21 @@ def best_head(nats: tf.Tensor, epsilon: float) -> tf.Tensor:
     return tf.reduce_sum(weights * nats, axis=1)
 
 
+def mixture_nats(nats: tf.Tensor) -> tf.Tensor:
+    """Returns -log of the mean likelihood of M segmentations.
+
+        -log 1/M sum_m exp(-nats_m) = log M - logsumexp_m(-nats_m)
+
+    Args:
+        nats: [..., M] cross-entropy of each segmentation.
+
+    Returns:
+        [...], in nats.
+    """
+    count = tf.cast(tf.shape(nats)[-1], nats.dtype)
+    return tf.math.log(count) - tf.reduce_logsumexp(-nats, axis=-1)
+
+
 def importance_log_likelihood(
     *, log_p_y: tf.Tensor, log_p_z: tf.Tensor, log_q_z: tf.Tensor
 ) -> tf.Tensor:

@@ -28,15 +28,19 @@ class MHeads(SegmentationModel):
         """The layer that computes the logits of all heads."""
         return self.heads
 
-    def logits(self, image: tf.Tensor) -> tf.Tensor:
-        """Returns the segmentation of each head, [B, M, H, W, K]."""
-        x = self.heads(self.unet(image))[:, 0]  # [B, H, W, M K]
+    def logits(self, image: tf.Tensor, enlarged: bool = True) -> tf.Tensor:
+        """Returns the segmentation of each head, [B, M, H, W, K].
+
+        If `enlarged` is false, they are pooled as the U-Net's input.
+        """
+        features = self.unet(image, enlarged=enlarged)
+        x = self.heads(features)[:, 0]  # [B, H, W, M K]
         heads = [*tf.split(x, self.config.num_heads, axis=-1)]
         return tf.stack(heads, axis=1)
 
     def shared(self, image: tf.Tensor) -> tf.Tensor:
-        """Returns the heads' logits, [B, M, H, W, K]."""
-        return self.logits(image)
+        """Returns the heads' logits, pooled as the U-Net's input."""
+        return self.logits(image, enlarged=False)
 
     def fit_terms(
         self,

@@ -136,8 +136,9 @@ class ProbUNet(SegmentationModel):
         return [v for v in self.trainable_variables if id(v) not in left_out]
 
     def shared(self, image: tf.Tensor) -> tuple[tf.Tensor, Latents]:
-        """Returns the features and the prior of the images."""
-        return self.features(image), self.prior(image)
+        """Returns the features, pooled as the U-Net's input, and the prior."""
+        features = self.unet(image, enlarged=False) if self._late else image
+        return features, self.prior(image)
 
     def fit_terms(
         self,

@@ -18,7 +18,7 @@ class Entry:
     Attributes:
         title: its name in tables and figures.
         class_name: its class in the module of `tf_probunet.models` with its name.
-        has_latents: whether its samples come from a latent space.
+        has_latents: whether it has a prior and a posterior over a latent vector.
         defaults: values for settings that are None in the configuration. They are the
             paper's for LIDC. The flag files have those for Cityscapes.
         fixed: settings that define the model and can't be chosen.
@@ -74,6 +74,7 @@ MODELS = {
     "unet": Entry("U-Net", "UNet"),
     "dropout_unet": Entry("Dropout U-Net", "DropoutUNet"),
     "m_heads": Entry("M-Heads", "MHeads"),
+    "ssn": Entry("Stochastic Segmentation Network", "SSN"),
     "image2image_vae": Entry(
         "Image2Image VAE",
         "Image2ImageVAE",
@@ -120,6 +121,7 @@ VARIANTS = {
         )
         for number in (4, 8, 16)
     },
+    "ssn": Variant("Stochastic Segmentation Network", "ssn"),
     "image2image_vae": Variant("Image2Image VAE", "image2image_vae"),
 }
 

@@ -11,10 +11,21 @@ from tf_probunet.models.f_comb import FComb
 
 
 class UNetCore(tf.keras.layers.Layer):
-    """The U-Net of Ronneberger et al. with bilinear down- and up-sampling."""
+    """The U-Net of Ronneberger et al. with bilinear down- and up-sampling.
+
+    With `input_pooling`, it sees the image at a lower resolution.
+    """
 
     def __init__(self, config: ModelConfig, init: Initializers, name: str = "unet"):
         super().__init__(name=name)
+        pooling = config.input_pooling
+        self._pool: tf.keras.layers.Layer | None = None
+        self._enlarge: tf.keras.layers.Layer | None = None
+        if pooling > 1:
+            self._pool = tf.keras.layers.AveragePooling2D(pooling)
+            self._enlarge = tf.keras.layers.UpSampling2D(
+                pooling, interpolation="bilinear"
+            )
         self.encoder = Encoder(config, init, "encoder")
         self.decoder = Decoder(config, init, "decoder")
 
@@ -23,9 +34,18 @@ class UNetCore(tf.keras.layers.Layer):
         image: tf.Tensor,
         encoder_input: BlockInput = None,
         decoder_input: BlockInput = None,
+        enlarged: bool = True,
     ) -> tf.Tensor:
-        """Maps an image [B, H, W, C] to features [B, H, W, base_channels]."""
-        return self.decoder(self.encoder(image, encoder_input), decoder_input)
+        """Maps an image [B, H, W, C] to features [B, H, W, base_channels].
+
+        If `enlarged` is false, the features stay at the pooled resolution.
+        """
+        if self._pool is not None:
+            image = self._pool(image)
+        x = self.decoder(self.encoder(image, encoder_input), decoder_input)
+        if self._enlarge is not None and enlarged:
+            x = tf.cast(self._enlarge(x), x.dtype)  # It returns float32, whatever x is.
+        return x
 
 
 class UNet(SegmentationModel):
@@ -42,13 +62,13 @@ class UNet(SegmentationModel):
         """The layer that computes the logits."""
         return self.head
 
-    def logits(self, image: tf.Tensor) -> tf.Tensor:
-        """Maps [B, H, W, C] to [B, 1, H, W, K]."""
-        return self.head(self.unet(image))
+    def logits(self, image: tf.Tensor, enlarged: bool = True) -> tf.Tensor:
+        """Maps [B, H, W, C] to [B, 1, H, W, K]; see `UNetCore` for `enlarged`."""
+        return self.head(self.unet(image, enlarged=enlarged))
 
     def shared(self, image: tf.Tensor) -> tf.Tensor:
-        """Returns the one segmentation, [B, 1, H, W, K]."""
-        return self.logits(image)
+        """Returns the one segmentation, pooled as the U-Net's input."""
+        return self.logits(image, enlarged=False)
 
     def fit_terms(
         self,

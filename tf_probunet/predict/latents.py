@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 import numpy as np
 import tensorflow as tf
-from scipy import special
 
+from tf_probunet import noise as noise_lib
 from tf_probunet import seeds
 
 Prior = Mapping[str, np.ndarray]  # The outputs of the function `prior`, for B images.
@@ -22,10 +22,19 @@ def dimensions(prior: Prior) -> int:
     return prior["mean"].shape[-1] + ("component_weights" in prior)
 
 
-def draw_noise(count: int, size: int, seed: int) -> np.ndarray:
-    """Draws standard normal noise [count, size], the same as the model itself draws."""
+def draw_noise(
+    count: int, size: int, seed: int, sampling: str = "independent"
+) -> np.ndarray:
+    """Draws standard normal noise [count, size], the same as the model itself draws.
+
+    Args:
+        count: number of samples.
+        size: numbers of each, see `dimensions`.
+        seed: of the samples.
+        sampling: one of `config.SAMPLINGS`.
+    """
     image_seed = seeds.fold_in(seeds.root(tf.constant(seed)), 0)
-    return seeds.normal(image_seed[None], [count, size])[0].numpy()
+    return noise_lib.draw(sampling, image_seed[None], count, size)[0].numpy()
 
 
 def from_noise(prior: Prior, noise: np.ndarray) -> np.ndarray:
@@ -41,13 +50,9 @@ def from_noise(prior: Prior, noise: np.ndarray) -> np.ndarray:
         [B, S, L] float32.
     """
     noise = np.broadcast_to(noise, (len(prior["mean"]), *noise.shape[-2:]))
-    if "component_weights" not in prior:
-        latents = prior["mean"][:, None] + prior["stddev"][:, None] * noise
-        return latents.astype(np.float32)
-    ends = prior["component_weights"].cumsum(axis=-1)[:, None, :-1]
-    chosen = (special.ndtr(noise[..., -1:]) >= ends).sum(axis=-1)  # [B, S]
-    mean, stddev = (
-        np.take_along_axis(prior[name], chosen[..., None], axis=1)  # [B, S, L]
-        for name in ("component_means", "component_stddevs")
-    )
-    return (mean + stddev * noise[..., :-1]).astype(np.float32)
+    if "component_weights" in prior:
+        names = ("component_weights", "component_means", "component_stddevs")
+        parts = (np.asarray(prior[name], np.float32) for name in names)
+        return noise_lib.of_mixture(noise.astype(np.float32), *parts).numpy()
+    latents = prior["mean"][:, None] + prior["stddev"][:, None] * noise
+    return latents.astype(np.float32)

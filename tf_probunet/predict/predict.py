@@ -26,7 +26,7 @@ from tf_probunet.progress import track
 
 SUMMARY_NAME = "summary.json"
 PICTURE_NAME = "summary.png"
-_STAGING = "predict"
+STAGING = "predict"
 
 
 @locks.holding("out_dir")
@@ -56,17 +56,17 @@ def predict(
             something of that name exists, or another command is writing to `out_dir`.
     """
     out_dir = pathlib.Path(out_dir)
-    exchange.recover(out_dir, _STAGING, by_name=True)
+    exchange.recover(out_dir, STAGING, by_name=True)
     files.remove_temporaries(out_dir)
     images = read_inputs(inputs, crop)
     formats, notes = _formats(images, config.output_format)
-    _check_free(out_dir, images, config.overwrite)
+    check_free(out_dir, [image.name for image in images], config.overwrite)
     model = saved_model.load(model_path)
     check_extent(images, model, crop, len(inputs))
     for image in images:  # Before hours of work, not after.
         check_memory(image, model, config)
         model_input(image, model, crop)
-    with exchange.staged(out_dir, _STAGING, last=SUMMARY_NAME) as staging:
+    with exchange.staged(out_dir, STAGING, last=SUMMARY_NAME) as staging:
         summaries = []
         work = track(zip(images, formats), len(images), "images")
         for image, output_format in work:
@@ -77,7 +77,7 @@ def predict(
             _write(folder, prediction, model, output_format)
             files.write_json(folder / SUMMARY_NAME, described)
             summaries.append(described)
-        result = _overview(model, summaries, notes)
+        result = {**described_model(model, notes), **_overview(summaries)}
         files.write_json(staging.new / SUMMARY_NAME, result)
     return result
 
@@ -116,11 +116,13 @@ def _formats(images: Sequence[InputImage], wanted: str) -> tuple[list[str], list
     return formats, notes
 
 
-def _check_free(
-    out_dir: pathlib.Path, images: Sequence[InputImage], overwrite: bool
-) -> None:
-    """Checks that nothing is in the way that may not be replaced."""
-    paths = [out_dir / image.name for image in images]
+def check_free(out_dir: pathlib.Path, names: Sequence[str], overwrite: bool) -> None:
+    """Checks that nothing is in the way that may not be replaced.
+
+    Raises:
+        ValueError: something is.
+    """
+    paths = [out_dir / name for name in names]
     for path in [out_dir / SUMMARY_NAME, *paths]:
         if path.exists() and not overwrite:
             raise ValueError(f"{path}: exists already; --overwrite replaces it")
@@ -150,9 +152,8 @@ def _write(
     (folder / PICTURE_NAME).write_bytes(picture.render(prediction, model))
 
 
-def _overview(
-    model: saved_model.LoadedModel, summaries: list[dict[str, Any]], notes: list[str]
-) -> dict[str, Any]:
+def described_model(model: saved_model.LoadedModel, notes: list[str]) -> dict[str, Any]:
+    """Returns the beginning of `summary.json` over all results."""
     return {
         "model": {
             "path": str(model.path),
@@ -161,6 +162,11 @@ def _overview(
             "fingerprint": model.dataset["fingerprint"],
         },
         "notes": notes,
+    }
+
+
+def _overview(summaries: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
         "images": [
             {
                 "image": one["image"],

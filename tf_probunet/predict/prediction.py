@@ -385,10 +385,23 @@ def _notes(
     return notes
 
 
+def _is_resized(image: InputImage, resize: str) -> bool:
+    """Whether an image has the size that `run/prepare_folder.py` gave to others."""
+    sizes = resize.split(",")
+    shape = [str(side) for side in image.shape]
+    return shape == sizes if len(sizes) == 2 else str(max(image.shape)) == resize
+
+
 def _resolution_notes(
     image: InputImage, model: LoadedModel, crop: CropConfig, planned: grid.Grid
 ) -> list[str]:
     target, spacing = model.input_spacing_mm, image.spacing_mm
+    resize = model.dataset["preparation"].get("resize")
+    if resize is not None and not _is_resized(image, resize):
+        return [
+            f"the training images were resized (--resize={resize}), but this one has "
+            f"{image.shape[0]}x{image.shape[1]} pixels; resize it alike"
+        ]
     if model.camera_frame is not None:
         height, width = model.camera_frame
         if planned.by_area:

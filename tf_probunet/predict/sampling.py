@@ -6,18 +6,15 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
-import tensorflow as tf
 
-from tf_probunet import noise, seeds
 from tf_probunet.artifacts.saved_model import LoadedModel
 from tf_probunet.config import SAMPLINGS
 from tf_probunet.imaging.resampling import resample
+from tf_probunet.predict import latents
 from tf_probunet.predict.tiles import tiles
 
 # The prior sees larger images at a lower resolution, to bound its memory.
 _MAX_PRIOR_PIXELS = 2**21
-# As a graph, because its small operations take longer one by one.
-_draw_noise = tf.function(noise.draw)
 # Probabilities held at once.
 _MAX_BYTES = 256 * 2**20
 
@@ -197,21 +194,9 @@ def draw_latent_sets(
     """
     seen = _reduced(image, model.size_divisor)
     prior = model.call("prior", seen[None], about=about)
-    mean, stddev = prior["mean"], prior["stddev"]  # [1, L]
-    image_seed = seeds.fold_in(seeds.root(tf.constant(seed)), 0)
-    is_mixture = "component_weights" in prior
-    dimensions = mean.shape[1] + is_mixture
-    drawn = tf.concat(
-        [
-            _draw_noise(sampling, image_seed[None], tf.constant(count), dimensions)
-            for sampling, count in sets
-        ],
-        axis=1,
-    )
-    if is_mixture:
-        names = ("component_weights", "component_means", "component_stddevs")
-        return noise.of_mixture(drawn, *(prior[name] for name in names))[0].numpy()
-    return mean + stddev * drawn[0].numpy()
+    size = latents.dimensions(prior)
+    drawn = [latents.draw_noise(n, size, seed, sampling) for sampling, n in sets]
+    return latents.from_noise(prior, np.concatenate(drawn))[0]
 
 
 def _reduced(image: np.ndarray, divisor: int) -> np.ndarray:

@@ -8,6 +8,7 @@ import numpy as np
 
 from tf_probunet.imaging.input_image import Geometry, InputImage
 from tf_probunet.imaging.read_nifti import AXES, nibabel
+from tf_probunet.predict.lesion import Lesion
 from tf_probunet.predict.prediction import Prediction
 
 
@@ -26,12 +27,26 @@ def write_maps(folder: pathlib.Path, prediction: Prediction) -> None:
     _write(folder / "entropy.nii.gz", prediction.entropy[None], prediction.image)
 
 
+def write_lesion(folder: pathlib.Path, lesion: Lesion) -> None:
+    """Writes `samples.nii.gz`, with the samples along the fourth axis, and the mean.
+
+    Both cover the box around the lesion, on the scan's own grid of voxels.
+    """
+    geometry = Geometry(lesion.affine, _geometry(lesion.volume.images[0]).axes)
+    _save(folder / "samples.nii.gz", lesion.labels, geometry)
+    _save(folder / "mean.nii.gz", lesion.mean[None], geometry)
+
+
 def _write(path: pathlib.Path, maps: np.ndarray, image: InputImage) -> None:
     """Writes [N, H, W] with the axes of the file that the image came from."""
+    _save(path, maps[:, None], _geometry(image))
+
+
+def _save(path: pathlib.Path, maps: np.ndarray, geometry: Geometry) -> None:
+    """Writes [N, Z, H, W]."""
     nib = nibabel()
     orientations = nib.orientations
-    geometry = image.geometry or _assumed(image)
-    slices = maps.transpose(2, 1, 0)[:, :, None]  # [columns, rows, 1, N]
+    slices = maps.transpose(3, 2, 1, 0)  # [columns, rows, slices, N]
     turn = orientations.ornt_transform(
         orientations.axcodes2ornt(AXES), orientations.axcodes2ornt(geometry.axes)
     )
@@ -44,7 +59,9 @@ def _write(path: pathlib.Path, maps: np.ndarray, image: InputImage) -> None:
     nib.save(written, path)
 
 
-def _assumed(image: InputImage) -> Geometry:
-    """Puts an image of unknown position at the origin."""
+def _geometry(image: InputImage) -> Geometry:
+    """Returns the image's position; one of unknown position is at the origin."""
+    if image.geometry is not None:
+        return image.geometry
     row_mm, col_mm = image.spacing_mm or (1.0, 1.0)
     return Geometry(np.diag([-col_mm, -row_mm, 1.0, 1.0]))

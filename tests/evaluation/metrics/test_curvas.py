@@ -75,7 +75,7 @@ def test_crps_is_the_integral(deviations, area):
     integral, _ = integrate.quad(
         lambda y: (volumes.cdf(y) - (y >= area)) ** 2, low, high, points=[area]
     )
-    found = curvas.volume_crps(draw(*range(area))[None], graders, deviations=deviations)
+    found = curvas.curvas_crps(draw(*range(area))[None], graders, deviations=deviations)
     assert found == pytest.approx(integral, rel=1e-6)
 
 
@@ -83,31 +83,31 @@ def test_crps_hand_worked():
     graders = np.stack([draw(0), draw(0, 1, 2)])  # 2 +- 1
     # At the mean the score is (sqrt(2) - 1) / sqrt(pi) deviations.
     best = (math.sqrt(2) - 1) / math.sqrt(math.pi)
-    assert curvas.volume_crps(draw(5, 6)[None], graders) == pytest.approx(best)
+    assert curvas.curvas_crps(draw(5, 6)[None], graders) == pytest.approx(best)
     # The volume is a sum of probabilities: two samples of 1 and 3 pixels.
     samples = np.stack([draw(7), draw(4, 5, 6)])
-    assert curvas.volume_crps(samples, graders) == pytest.approx(best)
-    scaled = curvas.volume_crps(samples, graders, pixel_size=0.5)
+    assert curvas.curvas_crps(samples, graders) == pytest.approx(best)
+    scaled = curvas.curvas_crps(samples, graders, pixel_size=0.5)
     assert scaled == pytest.approx(best / 2)
     # Far from the graders it grows with the distance, but not beyond the code's limit.
     far = np.ones((1, 10, 10))
     wide = np.zeros((2, 10, 10))
     wide[0, 0, :1] = wide[1, 0, :3] = 1
-    assert curvas.volume_crps(far, wide) == pytest.approx(98 - 1 / math.sqrt(math.pi))
-    capped = curvas.volume_crps(far, wide, deviations=curvas.CODE_DEVIATIONS)
+    assert curvas.curvas_crps(far, wide) == pytest.approx(98 - 1 / math.sqrt(math.pi))
+    capped = curvas.curvas_crps(far, wide, deviations=curvas.CODE_DEVIATIONS)
     assert capped == pytest.approx(3 - 1 / math.sqrt(math.pi), abs=1e-3)
 
 
 def test_crps_of_one_volume():
     graders = np.stack([draw(0, 1), draw(6, 7)])
-    assert curvas.volume_crps(draw(0)[None], graders) == 1
-    assert curvas.volume_crps(EMPTY[None], EMPTY[None]) == 0
-    assert math.isnan(curvas.volume_crps(draw(0)[None], graders, deviations=3))
+    assert curvas.curvas_crps(draw(0)[None], graders) == 1
+    assert curvas.curvas_crps(EMPTY[None], EMPTY[None]) == 0
+    assert math.isnan(curvas.curvas_crps(draw(0)[None], graders, deviations=3))
 
 
 def test_bad_input_is_named():
     with pytest.raises(ValueError, match="deviations is 0 and pixel_size 1.0; expect"):
-        curvas.volume_crps(GRADERS, GRADERS, deviations=0)
+        curvas.curvas_crps(GRADERS, GRADERS, deviations=0)
     with pytest.raises(ValueError, match="samples hold 3; expected labels 0 to 2"):
         curvas.multirater_ece(3 * GRADERS, GRADERS, num_classes=3)
     with pytest.raises(ValueError, match="expected one image's"):

@@ -113,7 +113,9 @@ def test_class_absent_from_both_does_not_count():
     np.testing.assert_allclose(value, [[1 / 2]])
 
 
-@pytest.mark.parametrize(("rule", "expected"), [("zero", 0.0), ("drop", np.nan)])
+@pytest.mark.parametrize(
+    ("rule", "expected"), [("zero", 0.0), ("drop", np.nan), ("one", 1.0)]
+)
 def test_no_scored_class_in_either(rule, expected):
     value = distances.mean_iou_distances(
         maps([0, 3]), maps([3, 0]), labels=LABELS, both_empty=rule

@@ -23,7 +23,7 @@ def brute_force(samples, graders, statistic, both_empty, weights=None):
                 if np.isnan(d):
                     if both_empty == "drop":
                         continue
-                    d = 0.0
+                    d = float(both_empty == "one")
                 if skip and i == j:
                     continue
                 w = first_weights[i] * second_weights[j]
@@ -60,7 +60,7 @@ def test_returns_a_float():
 
 
 @pytest.mark.parametrize("statistic", ged.STATISTICS)
-@pytest.mark.parametrize("both_empty", ["zero", "drop"])
+@pytest.mark.parametrize("both_empty", ["zero", "drop", "one"])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_equals_the_definition(statistic, both_empty, weighted):
     for seed in range(40):
@@ -78,7 +78,7 @@ def test_equals_the_definition(statistic, both_empty, weighted):
 
 
 @pytest.mark.parametrize("statistic", ged.STATISTICS)
-@pytest.mark.parametrize("both_empty", ["zero", "drop"])
+@pytest.mark.parametrize("both_empty", ["zero", "drop", "one"])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_batches_and_prefixes_equal_one_by_one(statistic, both_empty, weighted):
     samples, graders = random_masks(1, 7, 16, 6, 5), random_masks(2, 7, 4, 6, 5)
@@ -146,11 +146,11 @@ def test_weights_are_repetitions():
     ) == pytest.approx(ged.energy_distance(samples, repeated))
 
 
-@pytest.mark.parametrize("both_empty", ["zero", "drop"])
+@pytest.mark.parametrize("both_empty", ["zero", "drop", "one"])
 def test_all_empty(both_empty):
     empty = np.zeros((3, 2, 4), np.uint8)
     value = ged.energy_distance(empty, empty[:2], both_empty=both_empty)
-    np.testing.assert_array_equal(value, 0.0 if both_empty == "zero" else np.nan)
+    np.testing.assert_array_equal(value, np.nan if both_empty == "drop" else 0.0)
 
 
 def test_all_graders_empty():
@@ -165,6 +165,16 @@ def test_all_samples_empty():
     empty = EMPTY[None]
     assert ged.energy_distance(empty, graders) == pytest.approx(2 / 2 - 1 / 2)
     assert np.isnan(ged.energy_distance(empty, graders, both_empty="drop"))
+
+
+def test_one_makes_an_empty_mask_far_from_itself():
+    # As in the code of D-Persona. Cross 1/2; of the graders' 16 pairs only the four of
+    # A with A have distance 0.
+    graders = np.stack([A, A, EMPTY, EMPTY])
+    value = ged.energy_distance(A[None], graders, both_empty="one")
+    assert value == pytest.approx(2 / 2 - 0 - 12 / 16)
+    # Equal distributions still have none.
+    assert ged.energy_distance(graders, graders, both_empty="one") == pytest.approx(0)
 
 
 def test_drop_leaves_the_same_pairs_out_of_all_terms():
@@ -320,7 +330,7 @@ def test_floors_of_label_maps_leave_ignored_pixels_out():
     np.testing.assert_allclose(known, [2 * 0.5 - 0.5 * 0.5 - 0.5])
 
 
-@pytest.mark.parametrize("both_empty", ["zero", "drop"])
+@pytest.mark.parametrize("both_empty", ["zero", "drop", "one"])
 def test_weights_that_are_multiples_count_like_repeated_masks(both_empty):
     rng = np.random.default_rng(2)
     samples = (rng.random((3, 5, 5)) < 0.4).astype(np.uint8)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tf_probunet.preparation.folder import manifest
 from tf_probunet.preparation.folder.config import FolderConfig
@@ -150,6 +152,26 @@ def test_names_that_would_be_the_same(root):
     found = _find(root, "image,mask_1\nx/a.png,m1.png\nx_a.png,m2.png\nb.png,m3.png\n")
     assert list(_cases(found)) == ["b"]
     assert str(found.problems[0]).startswith("x/a.png: duplicate name (x_a.png would")
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.one_of(
+        st.binary(max_size=80),
+        st.text('image,;\t\n"mask_1grader.p/0\x00\u00fc', max_size=80).map(str.encode),
+        st.text('m1.png,\n"b;', max_size=60).map(
+            lambda t: b"image,mask_1\n" + t.encode()
+        ),
+    )
+)
+def test_any_text_is_a_list_or_an_error_of_one_line(tmp_path_factory, content):
+    root = tmp_path_factory.getbasetemp()
+    try:
+        found = _find(root, content)
+    except ValueError as error:
+        assert str(root / "list.csv") in str(error) and "\n" not in str(error)
+    else:
+        assert not found.cases and found.problems
 
 
 def test_no_list(tmp_path):

@@ -8,7 +8,7 @@ import pathlib
 import nibabel
 import numpy as np
 import pytest
-from helpers import folders
+from helpers import dicom_writer, folders
 
 from tf_probunet.dataset import records
 from tf_probunet.preparation.folder import prepare as module
@@ -388,6 +388,33 @@ def test_masks_that_lie_elsewhere(tmp_path):
     folders.prepare(root, tmp_path / "other", settings=settings)
     found = folders.read(tmp_path / "other")["c0_002"].labels[1]
     np.testing.assert_array_equal(found, mask[:, :, 2].T)
+
+
+def test_dicom_slices_and_series(tmp_path):
+    rng = np.random.default_rng(0)
+    slices = rng.integers(-1000, 1000, (3, 3, 8, 10))  # patients, slices
+    mask = np.zeros((8, 10), np.uint8)
+    mask[2:5, 3:8] = 1
+    for p in range(3):
+        paths = dicom_writer.write_series(tmp_path / f"series/p{p}/image", slices[p])
+        np.save(tmp_path / f"series/p{p}/anna.npy", np.stack([mask, mask, 0 * mask]))
+        (tmp_path / "one/images").mkdir(parents=True, exist_ok=True)
+        paths[0].replace(tmp_path / f"one/images/s{p}.dcm")
+        dicom_writer.write_series(tmp_path / f"series/p{p}/image", slices[p])
+        folders.save(tmp_path / f"one/masks/s{p}_anna.png", mask)
+    folders.prepare(tmp_path / "one", tmp_path / "out_one")
+    found = folders.read(tmp_path / "out_one")
+    for p in range(3):
+        np.testing.assert_array_equal(found[f"s{p}"].image[..., 0], slices[p, 0])
+        np.testing.assert_array_equal(found[f"s{p}"].labels, [mask])
+        assert found[f"s{p}"].spacing_mm == (0.5, 0.5)
+    assert records.read_info(tmp_path / "out_one").spec.intensity == "hu"
+    folders.prepare(tmp_path / "series", tmp_path / "out_series")
+    found = folders.read(tmp_path / "out_series")
+    assert len(found) == 9
+    np.testing.assert_array_equal(found["p1_002"].image[..., 0], slices[1, 2])
+    np.testing.assert_array_equal(found["p1_001"].labels, [mask])
+    assert not found["p1_002"].labels.any()
 
 
 def test_other_number_of_slices(tmp_path):

@@ -4,25 +4,10 @@ import pickle
 
 import numpy as np
 import pytest
+from helpers.lidc_pickles import entry, write
 
 from tf_probunet.preparation.lidc import pickles
 from tf_probunet.preparation.runner import Unit
-
-
-def entry(uid="1.2.3", areas=(1, 0, 2, 0), dtype=np.float64, **changes):
-    masks = []
-    for area in areas:
-        mask = np.zeros(128 * 128, dtype)
-        mask[:area] = 1
-        masks.append(mask.reshape(128, 128))
-    image = np.linspace(0, 1, 128 * 128).reshape(128, 128)
-    return {"image": image, "masks": masks, "series_uid": uid, **changes}
-
-
-def write(tmp_path, value, protocol=pickle.DEFAULT_PROTOCOL):
-    path = tmp_path / "data.pickle"
-    path.write_bytes(pickle.dumps(value, protocol))
-    return path
 
 
 def process(source):

@@ -127,8 +127,9 @@ def empty_share(
     Raises:
         ValueError: on other values or shapes.
     """
-    present = checks.binary_masks(masks, "masks").any(axis=(-2, -1))  # [..., S]
-    share = checks.weighted_mean(present[..., None, None], sample_weights)
+    checked = checks.binary_masks(masks, "masks")
+    present = checked.any(axis=(-2, -1), keepdims=True)  # [..., S, 1, 1]
+    share = checks.weighted_mean(np.asarray(present), sample_weights)
     return 1.0 - share[..., 0, 0]
 
 

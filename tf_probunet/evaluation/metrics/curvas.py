@@ -102,7 +102,7 @@ def multirater_ece(
     )
 
 
-def volume_crps(
+def curvas_crps(
     samples: np.ndarray,
     graders: np.ndarray,
     *,
@@ -133,7 +133,7 @@ def volume_crps(
     Example:
         >>> graders = np.zeros([2, 8, 8], int)
         >>> graders[0, :2], graders[1, :4] = 1, 1  # 16 and 32 pixels: 24 +- 8.
-        >>> round(pu.volume_crps(graders, graders), 3)  # 8 (sqrt(2) - 1) / sqrt(pi)
+        >>> round(pu.curvas_crps(graders, graders), 3)  # 8 (sqrt(2) - 1) / sqrt(pi)
         1.87
     """
     samples, graders = checks.one_image(samples, graders)

@@ -9,7 +9,9 @@ import numpy as np
 
 from tf_probunet.evaluation.metrics import checks
 
-BOTH_EMPTY = ("zero", "drop")
+# Rules for the distance of two empty masks; NaN leaves the pair out.
+_EMPTY_DISTANCES = {"zero": 0.0, "drop": np.nan, "one": 1.0}
+BOTH_EMPTY = tuple(_EMPTY_DISTANCES)
 
 # float32 holds every integer up to here: counts below it are exact.
 _FLOAT32_EXACT = 2**24
@@ -71,7 +73,7 @@ def iou_distances(
     Args:
         first: [A, H, W] or [N, A, H, W], only 0 and 1.
         second: [B, H, W] or [N, B, H, W], only 0 and 1.
-        both_empty: distance of two empty masks: "zero", or "drop" for NaN.
+        both_empty: distance of two empty masks: "zero", "one", or "drop" for NaN.
 
     Returns:
         [A, B] or [N, A, B] float64, in [0, 1].
@@ -100,8 +102,8 @@ def mean_iou_distances(
         first: [A, H, W] or [N, A, H, W] integer.
         second: [B, H, W] or [N, B, H, W] integer.
         labels: which labels are known, scored and ignored.
-        both_empty: distance where no scored class is present in either map: "zero", or
-            "drop" for NaN.
+        both_empty: distance where no scored class is present in either map: "zero",
+            "one", or "drop" for NaN.
 
     Returns:
         [A, B] or [N, A, B] float64, in [0, 1].
@@ -152,7 +154,7 @@ def distance_blocks(
     Args:
         samples: [S, H, W] or [N, S, H, W]: binary masks, or label maps with `labels`.
         graders: [M, H, W] or [N, M, H, W]: likewise.
-        both_empty: distance of two masks without foreground: "zero" or "drop" (NaN).
+        both_empty: distance of two masks without foreground: "zero", "one" or "drop".
         labels: None for binary masks; else the distance is 1 - mean IoU as in
             `mean_iou_distances`. Only ground truth may hold the ignored label.
         modes: whether `samples` are ground truth too: the modes graders draw from.
@@ -241,8 +243,7 @@ def volume_blocks(
 def _as_blocks(
     ious: np.ndarray, present: np.ndarray, split: int, both_empty: str
 ) -> Blocks:
-    empty = 0.0 if both_empty == "zero" else np.nan
-    distances = np.where(present, 1.0 - ious, empty)
+    distances = np.where(present, 1.0 - ious, _EMPTY_DISTANCES[both_empty])
     return Blocks(
         cross=distances[..., :split, split:],
         samples=distances[..., :split, :split],

@@ -54,8 +54,9 @@ def energy_distance(
         samples: [S, H, W] binary masks, or label maps with `labels`.
         graders: [M, H, W] likewise.
         statistic: "v" counts pairs i = j (the paper), "u" does not.
-        both_empty: distance of two empty masks: "zero" (the paper), or "drop" to leave
-            such pairs out of all three means.
+        both_empty: distance of two empty masks, also of one with itself: "zero" (the
+            paper), "one" (the code of D-Persona), or "drop" to leave such pairs out of
+            all three means.
         weights: an older name of `grader_weights`.
         sample_weights: [S] probabilities of the samples, which sum to 1. Their term is
             then the exact expectation, pairs i = j included, for either statistic.
@@ -115,7 +116,7 @@ def energy_terms(
         counts: C numbers of samples; a count n uses the first n samples. None for all
             S, without an axis for the counts.
         statistic: "v" or "u".
-        both_empty: "zero" or "drop".
+        both_empty: "zero", "one" or "drop".
         weights: an older name of `grader_weights`.
         sample_weights: [S] or [N, S], for all samples together: `counts` must be None
             or S alone.
@@ -208,7 +209,7 @@ def sample_diversity(
     Args:
         samples: [S, H, W] or [N, S, H, W].
         statistic: "v" or "u"; see `energy_distance`.
-        both_empty: "zero" or "drop".
+        both_empty: "zero", "one" or "drop".
         sample_weights: [S] or [N, S] probabilities; see `energy_distance`.
         labels: the classes of label maps; None for binary masks.
 

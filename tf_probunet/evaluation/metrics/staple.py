@@ -36,8 +36,8 @@ def staple(
 ) -> Staple:
     """Estimates the true mask and how good each grader is, by expectation maximisation.
 
-    Pixels are independent. A grader marks a pixel of the true mask with his
-    sensitivity, and leaves out another with his specificity.
+    Pixels are independent. A grader marks a pixel of the true mask with their
+    sensitivity, and leaves out another with their specificity.
 
     Args:
         graders: [M, H, W] binary.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 # The shares of the samples that intervals hold.
 SHARES = (0.5, 0.9)
@@ -93,6 +94,18 @@ def diameter_mm(mask: np.ndarray, spacing_mm: Sequence[float]) -> float:
     squares = (points**2).sum(axis=1)
     apart = squares[:, None] + squares - 2 * points @ points.T
     return float(np.sqrt(max(apart.max(), 0.0)))
+
+
+def smoothing_weights(places: ArrayLike, sigma: float) -> np.ndarray:
+    """Returns the weights [Z, Z] of a Gaussian along the slices; rows sum to 1.
+
+    Args:
+        places: [Z] of the slices, in units of slices.
+        sigma: its standard deviation in slices.
+    """
+    at = np.asarray(places, float)
+    weights = np.exp(-(((at[:, None] - at) / sigma) ** 2) / 2)
+    return weights / weights.sum(axis=1, keepdims=True)
 
 
 def _numbers(values: np.ndarray) -> np.ndarray:

@@ -6,7 +6,7 @@ import collections
 import dataclasses
 import pathlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -62,7 +62,7 @@ class Classes:
         Raises:
             ValueError: a value or colour is of no class.
         """
-        readings = []
+        readings: list[tuple[np.ndarray, Mapping[int, int], Callable[[int], str]]] = []
         if mask.values is not None and self.by_value:
             readings.append((mask.values, self.by_value, str))
         if mask.colors is not None and self.by_color:

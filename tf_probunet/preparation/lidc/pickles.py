@@ -44,9 +44,9 @@ _TYPES = re.compile(r"[biuf]\d{1,2}|[SU]\d{1,4}")
 
 @dataclasses.dataclass(frozen=True)
 class SeriesTask:
-    """All slices of a series: its UID, and (key, entry) pairs."""
+    """Slices of a series: the name of their group, and (key, entry) pairs."""
 
-    series_uid: str
+    group: str
     entries: tuple[tuple[str, Any], ...]
 
 
@@ -154,9 +154,35 @@ def source(path: files.Path) -> Source:
         content=content_hash(
             f"{uid} {key}" for uid, entries in by_series.items() for key, _ in entries
         ),
+        slices=[str(key) for key in content],
         problems=problems,
         counts={"slices in the pickle": len(content)},
     )
+
+
+def split_by_slice(source: Source, split_of: Mapping[str, str]) -> Source:
+    """Cuts each series into its slices of each split.
+
+    Args:
+        source: the slices by series.
+        split_of: the split of each slice, by key.
+
+    Returns:
+        The same slices; a group is the part of a series that is in one split.
+    """
+    items: list[Item] = []
+    splits: dict[str, list[str]] = {}
+    for item in source.items:
+        parts = collections.defaultdict(list)
+        for key, entry in item.task.entries:
+            parts[split_of[key]].append((key, entry))
+        for split, entries in sorted(parts.items()):
+            name = f"{item.name} ({split})"
+            task = SeriesTask(name, tuple(entries))
+            items.append(Item(name, name, task, item.inputs))
+            splits.setdefault(split, []).append(name)
+    groups = [item.group for item in items]
+    return dataclasses.replace(source, items=items, groups=groups, splits=splits)
 
 
 def process_series(unit: Unit) -> UnitResult:
@@ -177,7 +203,7 @@ def process_series(unit: Unit) -> UnitResult:
             result.problems.append(Problem("unusable entry", key, repr(error)))
             continue
         example = Example(
-            key=key, group=task.series_uid, image=image[..., None], labels=labels
+            key=key, group=task.group, image=image[..., None], labels=labels
         )
         add_example(result, split, example)
     return result

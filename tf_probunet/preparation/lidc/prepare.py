@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import pathlib
 from typing import Any
@@ -11,6 +12,7 @@ from tf_probunet.dataset.records import DatasetSpec
 from tf_probunet.hashing import salted_hash
 from tf_probunet.preparation import runner, splits
 from tf_probunet.preparation.lidc import pickles, pngs, series
+from tf_probunet.preparation.lidc.known_splits import KNOWN_SPLITS
 from tf_probunet.preparation.lidc.source import NUM_GRADERS, Source
 
 # All formats except "dicom", which has settings of its own.
@@ -28,6 +30,7 @@ def prepare(
     *,
     source_format: str = "dicom",
     split_file: files.Path | None = None,
+    known_split: str | None = None,
     strict: bool = False,
     num_workers: int = 0,
     overwrite: bool = False,
@@ -44,6 +47,7 @@ def prepare(
         split_file: JSON file that says which patient (series for "pickle") is in which
             split; those that are not in it are left out and reported. Without it,
             "crops" keep their split and the others get the deterministic one.
+        known_split: for "pickle", the name of a published split in `KNOWN_SPLITS`.
         strict: make the first problem an error.
         num_workers: processes; 0 stands for one per core.
         overwrite: replace a data set of other settings.
@@ -60,6 +64,8 @@ def prepare(
         ValueError: the input is not of the format, a patient is in two splits, nothing
             usable is left, or, with `strict`, there is any problem.
     """
+    if known_split is not None:
+        _check_known_split(known_split, source_format, split_file)
     # Read first, so that a mistake in it shows before minutes of reading headers.
     given = None if split_file is None else splits.read(split_file)
     runner.check_out_dir(out_dir, _dataset_name(source_format), overwrite)
@@ -77,8 +83,10 @@ def prepare(
         )
     else:
         source = _SOURCES[source_format](input_path)
-    used = given or source.splits or splits.assign(source.groups)
     try:
+        if known_split is not None:
+            source = _with_known_split(source, known_split)
+        used = given or source.splits or splits.assign(source.groups)
         split_of = splits.split_of(used)
     except ValueError as error:
         raise ValueError(f"{split_file or input_path}: {error}") from None
@@ -118,6 +126,35 @@ def _dataset_name(source_format: str) -> str:
             f"format {source_format!r}, expected dicom, {', '.join(_SOURCES)}"
         )
     return f"lidc_{source_format}"
+
+
+def _check_known_split(
+    name: str, source_format: str, split_file: files.Path | None
+) -> None:
+    if name not in KNOWN_SPLITS:
+        raise ValueError(
+            f"known_split is {name!r}, expected one of {', '.join(KNOWN_SPLITS)}"
+        )
+    if source_format != "pickle":
+        raise ValueError(
+            f"--known_split={name} goes with --format=pickle, got "
+            f"--format={source_format}"
+        )
+    if split_file is not None:
+        raise ValueError(
+            f"--known_split={name} and --split_file={split_file}: expected one of them"
+        )
+
+
+def _with_known_split(source: Source, name: str) -> Source:
+    known = KNOWN_SPLITS[name]
+    if known.by_slice:
+        split_of = splits.split_of(known.assign(source.slices))
+        source = pickles.split_by_slice(source, split_of)
+    else:
+        source = dataclasses.replace(source, splits=known.assign(source.groups))
+    recipe = {**source.recipe, "known_split": known.description(name)}
+    return dataclasses.replace(source, recipe=recipe)
 
 
 def _spec(

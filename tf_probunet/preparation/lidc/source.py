@@ -42,6 +42,7 @@ class Source:
         image_dtype: "int16" for Hounsfield units, "uint8" for rescaled grey values.
         content: a hash that changes with the input, see `hashing.content_hash`.
         splits: the split that comes with the input, if there is one.
+        slices: keys of all images in the order of the file, where that has one.
         recipe: settings, for the data set's description.
         problems: what cannot be used.
         counts: numbers for the report.
@@ -54,6 +55,7 @@ class Source:
     image_dtype: str
     content: str
     splits: dict[str, list[str]] | None = None
+    slices: list[str] = dataclasses.field(default_factory=list)
     recipe: dict[str, Any] = dataclasses.field(default_factory=dict)
     problems: list[Problem] = dataclasses.field(default_factory=list)
     counts: dict[str, int] = dataclasses.field(default_factory=dict)
