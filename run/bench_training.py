@@ -219,8 +219,7 @@ def training_multiply_adds(config: config_lib.Config) -> int:
     """Multiply-adds of a step: backward takes twice as many as forward."""
     from tf_probunet.models import cost
 
-    size = config.data.crop_size
-    layers = cost.cost(config.model, size, size)
+    layers = cost.cost(config.model, *config_lib.sides(config.data.crop_size))
     forward = layers.multiply_adds(1) + sum(
         layer.multiply_adds for layer in layers.training_only
     )

@@ -168,6 +168,23 @@ def test_sizes_must_fit_the_down_samplings(name):
     assert Config(model=ModelConfig(num_scales=4), data=data).model.size_divisor == 8
 
 
+def test_a_crop_has_one_side_or_a_height_and_a_width():
+    assert DataConfig(crop_size=(96, 96)) == DataConfig(crop_size=96)
+    config = Config(data=DataConfig(crop_size=(96, 128)))
+    stored = json.loads(json.dumps(config.to_json()))
+    assert stored["data"]["crop_size"] == [96, 128]
+    assert Config.from_json(stored, "config.json") == config
+    with pytest.raises(ValueError, match=r"\(96, 40\), expected a multiple of 16"):
+        Config(data=DataConfig(crop_size=(96, 40)))
+    for wrong in ((96, 0), (96, -16), (96.0, 128)):
+        with pytest.raises(ValueError, match="expected a height and a width from 1 to"):
+            DataConfig(crop_size=wrong)
+    for wrong in ("96", (96, 96, 96), (96,)):
+        message = "expected one number, or a height and a width"
+        with pytest.raises(ValueError, match=message):
+            DataConfig(crop_size=wrong)
+
+
 def test_differences_are_listed():
     other = Config(
         model=ModelConfig(beta=2.0), training=TrainingConfig(steps=7, seed=1)

@@ -13,6 +13,7 @@ import PIL.Image
 import pytest
 from helpers import documents, folders
 
+from tf_probunet.config import FundusConfig
 from tf_probunet.dataset import records
 from tf_probunet.preparation import fundus_phantom
 from tf_probunet.preparation.folder import tables
@@ -65,7 +66,7 @@ def test_the_six_commands(tmp_path):
 
 def test_the_first_command_in_short(tmp_path):
     """The same settings, in this process and without a network."""
-    config = fundus_phantom.FundusConfig(num_patients=3)
+    config = FundusConfig(num_patients=3)
     fundus_phantom.write(tmp_path / "eyes", config)
     words = dict(w[2:].split("=", 1) for w in shlex.split(_SIX[0]) if "=" in w)
     settings = {name: words[name] for name in ("group_pattern", "resize")}

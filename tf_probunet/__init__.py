@@ -27,6 +27,7 @@ _PUBLIC = {
     "DropoutUNet": "api.models",
     "MHeads": "api.models",
     "SSN": "api.models",
+    "Mixture": "api.models",
     "Image2ImageVAE": "api.models",
     "train": "api.training",
     "TrainedRun": "api.training",

@@ -11,7 +11,7 @@ import functools
 import math
 import typing
 from collections.abc import Sequence
-from typing import Any, ClassVar, Optional, TypeVar
+from typing import Any, ClassVar, Optional, TypeVar, Union
 
 from tf_probunet import files
 from tf_probunet.models import registry
@@ -35,6 +35,7 @@ _MAX_INT = 2**31 - 1  # TensorFlow's limit, for integers that have none of their
 _Number = TypeVar("_Number", int, float)
 
 INTS = tuple[int, ...]  # The type of a list of numbers, such as 1,4,8,16.
+SIZE = Union[int, tuple[int, int]]  # The side of a square, or a height and a width.
 
 
 def field(
@@ -79,6 +80,9 @@ def field_types(config_class: type) -> dict[str, tuple[type, bool]]:
     """
     types = {}
     for name, hint in typing.get_type_hints(config_class).items():
+        if hint == SIZE:
+            types[name] = (SIZE, False)
+            continue
         is_list = typing.get_origin(hint) is tuple
         alternatives = (not is_list and typing.get_args(hint)) or (hint,)
         given = [kind for kind in alternatives if kind is not type(None)]
@@ -106,6 +110,9 @@ class Checked:
             if expected is float and type(value) is int:
                 value = float(value)
                 object.__setattr__(self, setting.name, value)
+            if expected == SIZE:
+                value = _size(value)
+                object.__setattr__(self, setting.name, value)
             if value is not None or not may_be_none:
                 _check(setting, expected, value)
 
@@ -120,6 +127,9 @@ class Checked:
 
 def _check(setting: dataclasses.Field, expected: type, value: Any) -> None:
     limits = setting.metadata
+    if expected == SIZE:
+        _check_size(setting, value)
+        return
     if expected == INTS:
         _check_integers(setting, value)
         return
@@ -148,6 +158,31 @@ def _check_integers(setting: dataclasses.Field, values: Any) -> None:
         or not all(type(value) is int and least <= value <= most for value in values)
     ):
         _refuse(setting, values, f"numbers from {least} to {most}")
+
+
+def _size(value: Any) -> Any:
+    """Returns a square's side for two equal ones, and a tuple for a list of a file."""
+    if isinstance(value, (list, tuple)):
+        value = tuple(value)
+        return value[0] if len(value) == 2 and value[0] == value[1] else value
+    return value
+
+
+def _check_size(setting: dataclasses.Field, value: Any) -> None:
+    if type(value) is int:
+        _check(setting, int, value)
+    elif type(value) is not tuple or len(value) != 2:
+        _refuse(setting, value, "one number, or a height and a width")
+    else:
+        for side in value:
+            if type(side) is not int or not 1 <= side <= setting.metadata["at_most"]:
+                most = setting.metadata["at_most"]
+                _refuse(setting, value, f"a height and a width from 1 to {most}")
+
+
+def sides(size: SIZE) -> tuple[int, int]:
+    """Returns the height and the width; both are 0 for the whole image."""
+    return (size, size) if isinstance(size, int) else size
 
 
 def _refuse(setting: dataclasses.Field, value: Any, expected: str) -> None:
@@ -322,6 +357,13 @@ class ModelConfig(Checked):
         at_least=1,
         at_most=4096,
     )
+    num_experts: int = field(4, "mixture: number of experts", at_least=1, at_most=256)
+    expert_samples: int = field(
+        4,
+        "mixture: samples of each expert that training couples with the graders",
+        at_least=1,
+        at_most=1024,
+    )
     covariance_rank: int = field(
         10, "ssn: rank of the covariance of the logits", at_least=1, at_most=1024
     )
@@ -427,9 +469,10 @@ class DataConfig(Checked):
         "the Cityscapes experiment",
         choices=TASKS,
     )
-    crop_size: int = field(
+    crop_size: SIZE = field(
         128,
-        "height and width of a training crop; 0 for the whole image",
+        "side of a training crop, or its height and width, such as 96,128; 0 for the "
+        "whole image",
         at_least=0,
         at_most=MAX_SIDE,
     )
@@ -649,7 +692,7 @@ class Config:
                 pooled = f" after the {name.replace('_', ' ')}"
         for name in ("crop_size", "eval_size"):
             size = getattr(self.data, name)
-            if size % divisor:
+            if any(side % divisor for side in sides(size)):
                 raise ValueError(
                     f"{name} is {size}, expected a multiple of {divisor} for "
                     f"{self.model.num_scales} scales{pooled}"
@@ -743,4 +786,16 @@ class PhantomConfig(Checked):
     num_train: int = field(2000, "training images", at_least=1, at_most=10**7)
     num_val: int = field(250, "validation images", at_least=1, at_most=10**7)
     num_test: int = field(250, "test images", at_least=1, at_most=10**7)
+    seed: int = field(0, "seed of everything random", at_least=0, below=2**63)
+
+
+@dataclasses.dataclass(frozen=True)
+class FundusConfig(Checked):
+    """The number and size of the pictures."""
+
+    num_patients: int = field(
+        30, "patients, with two eyes each", at_least=3, at_most=9999
+    )
+    height: int = field(300, "height of the pictures", at_least=32, at_most=4096)
+    width: int = field(400, "width of the pictures", at_least=32, at_most=4096)
     seed: int = field(0, "seed of everything random", at_least=0, below=2**63)

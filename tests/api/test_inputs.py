@@ -93,11 +93,26 @@ def test_sizes_that_do_not_fit_are_refused(loaded, shape, message):
         Inputs(np.zeros(shape, np.uint8), loaded)
 
 
-def test_a_model_of_whole_images_takes_multiples_of_its_divisor(loaded):
+def test_a_model_of_whole_images_sees_others_with_a_mirrored_border(loaded):
     model = _with(loaded, data=DataConfig(crop_size=0, eval_size=0))
-    assert Inputs(np.zeros([32, 512], np.uint8), model).seen.shape == (1, 32, 512, 1)
-    with pytest.raises(ValueError, match="40x32, but .* multiples of 16"):
-        Inputs(np.zeros([40, 32], np.uint8), model)
+    whole = Inputs(np.zeros([32, 512], np.uint8), model)
+    assert whole.seen.shape == (1, 32, 512, 1)
+    whole.refuse_border()
+    image = np.random.default_rng(0).integers(0, 256, [41, 32], np.uint8)
+    inputs = Inputs(image, model)
+    border = [(0, 0), (3, 4), (0, 0), (0, 0)]
+    expected = np.pad(inputs.frames, border, mode="symmetric")
+    np.testing.assert_array_equal(inputs.seen, expected)
+    # What comes back has the size of the image.
+    np.testing.assert_array_equal(
+        inputs.maps(inputs.seen[..., 0]), inputs.frames[0, ..., 0]
+    )
+    twice = np.repeat(inputs.seen, 2, axis=-1)[:, None]
+    np.testing.assert_array_equal(
+        inputs.probabilities(twice)[0, ..., 1], inputs.frames[0, ..., 0]
+    )
+    with pytest.raises(ValueError, match="41x32, but the likelihood .* of 16"):
+        inputs.refuse_border()
 
 
 def test_seeds(loaded, lesion):

@@ -84,3 +84,22 @@ def test_arguments_that_do_not_fit_are_refused(masks):
         pu.evaluate(samples, graders[:2])
     with pytest.raises(ValueError, match=r"samples have shape \(12, 12\)"):
         pu.evaluate(samples[0, 0], graders[0])
+
+
+def test_images_with_different_sizes_and_graders_come_as_lists():
+    rng = np.random.default_rng(2)
+    shapes = [((3, 8, 8), (4, 8, 8)), ((1, 6, 9), (4, 6, 9)), ((2, 8, 8), (5, 8, 8))]
+    graders, samples = (
+        [rng.integers(0, 2, shapes[n][i]) for n in range(3)] for i in range(2)
+    )
+    found = pu.evaluate(samples, graders)
+    alone = [pu.evaluate(s[:4], g) for s, g in zip(samples, graders)]
+    assert found.num_images == 3
+    for count in (1, 4):
+        assert found.ged[count] == pytest.approx(
+            np.mean([scores.ged[count] for scores in alone])
+        )
+        # One grader has no floor.
+        floors = [scores.floor[count] for scores in (alone[0], alone[2])]
+        assert found.floor[count] == pytest.approx(np.mean(floors))
+    assert alone[1].floor == {}

@@ -144,6 +144,9 @@ def test_bad_configuration_of_a_training_run_gives_one_line():
     arguments = ["--data_dir=x", "--run_dir=y", "--crop_size=30"]
     error = _one_line_error(_python(_RUN / "train.py", *arguments))
     assert "crop_size is 30, expected a multiple of 16 for 5 scales" in error
+    wrong = "--crop_size=32x48"
+    error = _one_line_error(_python(_RUN / "train.py", *arguments[:2], wrong))
+    assert "'32x48', expected a number such as 128, or a height and a width" in error
     error = _one_line_error(_python(_RUN / "train.py", *arguments[:2], "--model=vnet"))
     assert "vnet" in error and "prob_unet" in error
 

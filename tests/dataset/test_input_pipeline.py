@@ -439,6 +439,18 @@ def test_warped_crops_of_mixed_sizes_are_those_of_each_size(mixed, tmp_path):
         np.testing.assert_array_equal(one["labels"], other["labels"])
 
 
+@pytest.mark.parametrize("augmentation", [AugmentationConfig.off(), None])
+def test_crops_may_be_rectangles(info, augmentation):
+    data = DataConfig(crop_size=(4, 6), eval_size=0)
+    config = _config(data=data, augmentation=augmentation or _AUGMENTED.augmentation)
+    (batch,) = _batches(info, config, 1)
+    assert batch["image"].shape == (_BATCH, 4, 6, 1)
+    assert batch["labels"].shape == (_BATCH, 4, 6)
+    with pytest.raises(ValueError, match="a crop of 4x9 does not fit into .* 8x8"):
+        wide = DataConfig(crop_size=(4, 9), eval_size=0)
+        input_pipeline.training_batches(info, _config(data=wide))
+
+
 def test_crop_that_does_not_fit_into_every_image_is_refused_at_once(mixed):
     config = _config(data=DataConfig(crop_size=8, eval_size=0))
     with pytest.raises(ValueError, match="8x8 does not fit into images of 7x7"):

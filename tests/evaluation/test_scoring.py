@@ -42,7 +42,8 @@ def test_several_classes_from_sample_files(tmp_path):
     assert means(results["ged"]) == pytest.approx({"1": 0.75, "4": 0})
     assert results["hungarian_iou"]["mean"] == pytest.approx(1)
     assert results["protocol"]["labels"] == "classes"
-    assert not {"baselines", "ambiguity", "brier"} & set(results)
+    assert list(results["by_class"]) == ["b", "c", "d"]
+    assert not {"ambiguity", "by_presence"} & set(results)
 
 
 def test_one_grader_has_no_floor(tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers import saved_models
+from helpers import run_dirs, saved_models
 from helpers.evaluations import (
     FEW_GROUPS,
     alternate,
@@ -18,6 +18,7 @@ from tf_probunet.config import DataConfig
 from tf_probunet.dataset import input_pipeline, records
 from tf_probunet.evaluation import sources
 from tf_probunet.evaluation.metrics import ged
+from tf_probunet.export import export
 from tf_probunet.predict import sampling
 
 
@@ -176,3 +177,27 @@ def test_seed_decides_the_samples(tmp_path, phantom_dir, drawing):
     assert numbers(same) == numbers(again)
     assert same["ged"] != other["ged"]
     assert same["floor"] == other["floor"]
+
+
+def test_weighted_samples_come_with_the_weights_of_the_model(tmp_path, phantom_dir):
+    data = DataConfig(crop_size=16, eval_size=16)
+    run_dirs.make_run(tmp_path / "run", phantom_dir, data=data, name="mixture")
+    path = export.export_run(tmp_path / "run", tmp_path / "saved")
+    source = sources.SavedModel(path, 3, "weighted")
+    images = np.random.default_rng(0).random((2, 16, 16, 1)).astype(np.float32)
+    drawn = source.draw(["a", "b"], images, 6, with_mean=True)
+    loaded = saved_model.load(path)
+    seed = [sources.image_seed(3, "b")]
+    expected = loaded.call("weighted", images[1:], 6, seed, about="b")
+    np.testing.assert_array_equal(drawn.labels[1], expected["labels"][0])
+    weights = expected["weights"][0]
+    np.testing.assert_allclose(drawn.weights[1], weights, atol=1e-6)
+    np.testing.assert_allclose(drawn.weights.sum(1), 1, atol=1e-12)
+    mean = np.einsum("s,shwk->hwk", weights, expected["probabilities"][0])
+    np.testing.assert_allclose(drawn.mean[1], mean, atol=1e-5)
+
+
+def test_a_model_without_weights_can_not_be_weighted(tmp_path, lesions, alternating):
+    settings = {"saved_model": str(alternating), "sampling": "weighted"}
+    with pytest.raises(ValueError, match="the samples of the made_up in .* no weights"):
+        run(tmp_path / "out", lesions.data_dir, **settings)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers import datasets, results_writer
+from helpers.predictions import with_classes
 from helpers.threshold_model import save_with_assets
 
 from tf_probunet import models
@@ -50,6 +51,18 @@ def street_model(tmp_path_factory: pytest.TempPathFactory) -> saved_model.Loaded
     network = models.build(config.model, seed=1)
     functions = Signatures(network).functions()
     return _save(tmp_path_factory.mktemp("streets"), network, functions, config)
+
+
+@pytest.fixture(scope="session")
+def class_model(tmp_path_factory: pytest.TempPathFactory) -> saved_model.LoadedModel:
+    """A SavedModel of whole images for two classes on a background."""
+    config = Config(
+        model=_small(num_classes=3), data=DataConfig(crop_size=0, eval_size=0)
+    )
+    network = models.build(config.model, seed=1)
+    functions = Signatures(network).functions()
+    loaded = _save(tmp_path_factory.mktemp("classes"), network, functions, config)
+    return with_classes(loaded, ["background", "disc", "cup"])
 
 
 @pytest.fixture(scope="session")

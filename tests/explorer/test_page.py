@@ -10,7 +10,7 @@ import subprocess
 
 import numpy as np
 import pytest
-from helpers import browser
+from helpers import browser, datasets
 
 from tf_probunet.explorer import page, scene
 from tf_probunet.explorer.explore import explore
@@ -44,14 +44,14 @@ def tab(path, tmp_path_factory):
         yield opened
 
 
-def _settled(tab, action):
+def _settled(tab, action, size=(32, 32)):
     """Does something and returns the latent and labels that the page ends with."""
     action()  # The labels are gone from the first move until the point rests.
     tab.wait_for("document.getElementById('explorer').dataset.labels")
     data = tab.evaluate("({...document.getElementById('explorer').dataset})")
     labels = np.frombuffer(base64.b64decode(data["labels"]), np.uint8)
     latent = np.array(re.findall(r"[-+.\deE]+", data["latent"]), float)
-    return latent, labels.reshape(32, 32), int(data["foreground"])
+    return latent, labels.reshape(size), int(data["foreground"])
 
 
 def _check(model, shown, latent, labels):
@@ -272,3 +272,51 @@ def test_titles_cannot_end_the_script(shown):
     text = page.render(evil)
     assert "&lt;/script&gt;&lt;b&gt;" in text
     assert text.count("</script>") == 2
+
+
+def test_classes_are_outlined_and_measured(class_model, tmp_path):
+    browser.executable()
+    labels = np.zeros((2, 7, 11), np.uint8)
+    labels[0, 1:5, 2:8], labels[0, 2:4, 3:6] = 1, 2
+    image = (40 * labels[:1] + 60).transpose(1, 2, 0)
+    info = datasets.write(
+        tmp_path / "data",
+        {"test": [datasets.example(0, image=image, labels=labels)]},
+        datasets.spec(
+            class_names=tuple(class_model.class_names),
+            image_shape=(7, 11, 1),
+            num_graders=2,
+        ),
+    )
+    shown = scene.scene_of_record(
+        class_model,
+        data_dir=info.data_dir,
+        split="test",
+        key=None,
+        num_samples=2,
+        seed=5,
+    )
+    # The network takes multiples of two.
+    assert shown.image.shape == (8, 12, 1)
+    assert "7x11 pixels is mirrored at its border" in shown.notes[0]
+    path = tmp_path / "classes.html"
+    path.write_text(page.render(shown))
+    with browser.Browser(tmp_path / "profile") as tab:
+        tab.open(path.as_uri())
+        tab.wait_for("document.getElementById('explorer')?.dataset.ready")
+        _, drawn, _ = _settled(tab, _open_latent(tab, shown.samples[1]), (8, 12))
+        status = tab.evaluate("document.getElementById('status').textContent")
+        names = tab.evaluate(
+            "[...document.querySelectorAll('#graders button')].map(b => b.ariaLabel)"
+        )
+        legend = tab.evaluate(
+            "[...document.querySelectorAll('#legend li')].map(l => l.textContent)"
+        )
+        assert tab.errors == []
+    for label, name in ((1, "disc"), (2, "cup")):
+        number = int((drawn == label).sum())
+        assert (f"{name}: {number} px" in status) == (number > 0)
+    assert "disc" in status or "cup" in status
+    # The first row of the mirrored image is not there twice: the border is below.
+    assert names == ["grader 1, disc: 18 px, cup: 6 px", "grader 2, empty"]
+    assert legend == ["disc", "cup"]

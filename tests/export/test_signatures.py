@@ -352,3 +352,14 @@ def test_a_mixture_prior_shows_its_components():
     heaviest = parts.mean().numpy()[range(2), np.argmax(weights, axis=1)]
     expected = functions["decode"](IMAGE, heaviest[:, None])["labels"][:, 0]
     np.testing.assert_array_equal(functions["mean"](IMAGE, 2, 0)["labels"], expected)
+
+
+def test_weighted_samples_have_the_weights_of_the_model():
+    model = run_dirs.tiny_model(name="mixture", num_experts=2)
+    frames = np.pad(IMAGE[:, :6], [(0, 0), (2, 2), (2, 2), (0, 0)])
+    logits, weights = model.weighted(IMAGE[:, :6], 3, _per_image(4, 9))
+    outputs = Signatures(model, sees=6).functions()["weighted"](frames, 3, [4, 9])
+    np.testing.assert_allclose(outputs["weights"], weights, atol=1e-5)
+    found = outputs["probabilities"][:, :, 2:-2, 2:-2]
+    np.testing.assert_allclose(found, tf.nn.softmax(logits), atol=1e-5)
+    np.testing.assert_array_equal(outputs["labels"][:, :, :2], 0)

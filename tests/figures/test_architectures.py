@@ -56,6 +56,7 @@ def test_picture_is_the_one_in_the_docs(name):
         ("ablations", 15, 0, 12, 0, 9),
         ("mixture_prior", 5, 0, 4, 3, 0),
         ("ssn", 5, 0, 3, 0, 0),
+        ("mixture", 5, 0, 3, 0, 0),
     ],
 )
 def test_pictures_hold_the_parts_of_their_model(

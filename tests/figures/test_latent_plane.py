@@ -42,7 +42,8 @@ class SquareModel:
 
 def settings(data=None, **model):
     network = ModelConfig(latent_dim=3, **model)
-    return Description(pathlib.Path("m"), network, data or DataConfig(), {}, {})
+    dataset = {"class_names": ["background", "lesion"]}
+    return Description(pathlib.Path("m"), network, data or DataConfig(), {}, dataset)
 
 
 def example():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tf_probunet.dataset.cityscapes_labels import colorize
-from tf_probunet.figures import pictures, style
+from tf_probunet.figures import palette, pictures, style
 
 LESION = np.zeros((6, 8), np.uint8)
 LESION[2:4, 3:6] = 1
@@ -81,3 +81,28 @@ def test_notes_are_wrapped():
     assert lines == ["one two", "three four"]
     assert pictures.note_height([]) == 0
     assert pictures.note_height(lines) > pictures.note_height(lines[:1]) > 0
+
+
+def test_classes_have_outlines_in_their_colours_over_the_image(axis):
+    names = ("background", "disc", "cup")
+    labels = np.where(LESION, 2, 0)  # A cup inside a disc.
+    labels[1:5, 2:7][labels[1:5, 2:7] == 0] = 1
+    pictures.show_labels(
+        axis, IMAGE, labels, binary=False, colour="red", class_names=names
+    )
+    np.testing.assert_allclose(axis.images[0].get_array(), IMAGE[..., 0])
+    drawn = [tuple(lines.get_edgecolor()[0][:3]) for lines in axis.collections]
+    assert drawn == [pytest.approx(tuple(c)) for c in palette.colors(names)[1:] / 255]
+    lows = [
+        np.concatenate([path.vertices for path in lines.get_paths()]).min(axis=0)
+        for lines in axis.collections
+    ]
+    np.testing.assert_allclose(lows, [[1.5, 0.5], [2.5, 1.5]])
+
+
+def test_the_legend_names_the_classes_of_the_data():
+    page = style.Page(4, 1)
+    names = ("background", "disc", "cup", "vessel")
+    pictures.class_legend(page, [np.array([[0, 2, 3]])], names)
+    (legend,) = page.figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["cup", "vessel"]

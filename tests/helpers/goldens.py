@@ -24,6 +24,8 @@ class Golden:
         settings: the settings of the configuration, besides the size.
         calm: settings that switch off all randomness in training but the latents.
         num_members: the members of an ensemble; 0 for other models.
+        couples_graders: whether several graders in a step count otherwise than one
+            after the other.
     """
 
     name: str
@@ -32,6 +34,7 @@ class Golden:
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)
     calm: dict[str, Any] = dataclasses.field(default_factory=dict)
     num_members: int = 0
+    couples_graders: bool = False
 
     def config(self, *, calm: bool = False) -> ModelConfig:
         """Returns the configuration with the model's defaults."""
@@ -92,6 +95,13 @@ GOLDENS = (
     Golden("dropout_unet", "dropout_unet", "DropoutUNet", calm={"dropout_rate": 0.0}),
     Golden("m_heads", "m_heads", "MHeads", {"num_heads": 2}),
     Golden("ssn", "ssn", "SSN", {"covariance_rank": 3, "logit_samples": 4}),
+    Golden(
+        "mixture",
+        "mixture",
+        "Mixture",
+        {"num_experts": 2, "expert_samples": 2},
+        couples_graders=True,
+    ),
     Golden("image2image_vae", "image2image_vae", "Image2ImageVAE"),
     Golden("unet_ensemble", "unet_ensemble", "UNetEnsemble", num_members=2),
 )

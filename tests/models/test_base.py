@@ -23,10 +23,21 @@ def _batch():
     return {"image": 0.5 * noise + bright, "labels": labels}
 
 
-def _distance(logits, batch):
+def _distance(logits, batch, weights=None):
     return losses.energy_distance(
-        probabilities=tf.nn.softmax(logits), labels=grader_maps(batch)
+        probabilities=tf.nn.softmax(logits),
+        labels=grader_maps(batch),
+        sample_weights=weights,
     )
+
+
+def _samples(model, image, count, seed):
+    """Returns the samples that a user gets, or weighted ones, and their weights."""
+    shared = model.shared(image)
+    weights = model.energy_weights(shared)
+    if weights is None:
+        return model.sample(image, count, seed), None
+    return model.energy_samples(shared, seed), weights
 
 
 @pytest.mark.parametrize("golden", GOLDENS, ids=lambda golden: golden.name)
@@ -36,8 +47,9 @@ def test_the_loss_has_the_energy_distance_of_the_samples_a_user_gets(golden):
     terms = model.objective(batch, seeds.root(3))
     own = golden.build(1).objective(batch, seeds.root(3))
     count = 1 if golden.name == "unet" else 2
-    samples = model.sample(batch["image"], count, seeds.fold_in(seeds.root(3), 1))
-    distance = float(tf.reduce_mean(_distance(samples, batch)))
+    seed = seeds.fold_in(seeds.root(3), 1)
+    samples, weights = _samples(model, batch["image"], count, seed)
+    distance = float(tf.reduce_mean(_distance(samples, batch, weights)))
     assert float(terms["energy_distance"]) == pytest.approx(distance, rel=1e-4)
     expected = 0.5 * float(own["loss"]) + 100.0 * distance
     assert float(terms["loss"]) == pytest.approx(expected, rel=1e-4)
@@ -76,22 +88,27 @@ def test_the_loss_has_the_switched_distance_and_segmentation_of_samples(golden):
     model = golden.on_energy(**own, **energy).build(1)
     terms = model.objective(batch, seeds.root(3))
     count = 1 if golden.name == "unet" else 2
-    samples = model.sample(batch["image"], count, seeds.fold_in(seeds.root(3), 1))
+    seed = seeds.fold_in(seeds.root(3), 1)
+    samples, weights = _samples(model, batch["image"], count, seed)
     labels = batch["labels"][:, 1]
     distance = losses.switched_energy_distance(
         probabilities=tf.nn.softmax(samples),
         labels=labels,
         ignore_label=255,
         epsilon=0.5,
+        sample_weights=weights,
     )
     nats = losses.cross_entropy(
         logits=losses.unswitched_logits(samples),
-        labels=tf.repeat(labels[:, None], count, axis=1),
+        labels=tf.repeat(labels[:, None], samples.shape[1], axis=1),
         ignore_label=255,
         class_balance=0.5,
     )
     divergence = losses.mode_divergence(
-        probabilities=tf.nn.softmax(samples), labels=labels, ignore_label=255
+        probabilities=tf.nn.softmax(samples),
+        labels=labels,
+        ignore_label=255,
+        sample_weights=weights,
     )
     expected = {
         "energy_distance": float(tf.reduce_mean(distance)),
@@ -148,7 +165,7 @@ def test_stratified_latents_are_spread_over_the_prior():
     prior = model.prior(_batch()["image"])
     drawn = []
     model.decode = lambda features, z: drawn.append(z)  # [B, S, L]
-    model.energy_samples((None, prior), seeds.root(3))
+    model.energy_samples((_batch()["image"], prior), seeds.root(3))
     noise = (drawn[0] - prior.mean()[:, None]) / prior.stddev()[:, None]
     strata = tf.floor(4.0 * tf.math.sigmoid(1.702 * noise))  # About the normal's cdf.
     np.testing.assert_array_equal(
@@ -303,6 +320,7 @@ def _without_noise(monkeypatch):
     Otherwise, the noise of an image depends on the shape of its batch.
     """
 
+    @tf.autograph.experimental.do_not_convert
     def zeros(shape, seed, *args, **kwargs):
         return tf.zeros(shape)
 

@@ -83,6 +83,10 @@ def _one_sample(model, image):
         return model.decode(model.features(image), z)
     if model.config.name == "dropout_unet":
         return model.logits(image, tf.zeros([1, 2], tf.int32))
+    if model.config.name == "mixture":
+        shared = model.shared(image)
+        z = tf.zeros([1, 1, model.config.num_latents])
+        return model.decode(shared.features, z), shared.weights
     if model.config.name == "ssn":
         common = tf.zeros([1, 1, model.config.covariance_rank])
         return model.draw(model.shared(image), common, tf.zeros([1, 2], tf.int32))

@@ -169,6 +169,23 @@ def test_energy_distance_of_several_classes_is_the_exact_one():
     np.testing.assert_allclose(result, exact, atol=1e-5)
 
 
+def test_maps_that_do_not_count_have_no_part_in_the_balance_of_classes():
+    rng = np.random.default_rng(6)
+    logits = tf.constant(rng.normal(size=(3, 4, 4, 3)), tf.float32)
+    labels = tf.constant(rng.integers(0, 3, (3, 4, 4)), tf.int32)
+    nats = losses.cross_entropy(
+        logits=logits,
+        labels=labels,
+        class_balance=0.5,
+        counted=tf.constant([True, False, True]),
+    )
+    expected = losses.cross_entropy(
+        logits=logits[::2], labels=labels[::2], class_balance=0.5
+    )
+    np.testing.assert_allclose(nats[::2], expected, rtol=1e-5)
+    assert float(nats[1]) == 0.0
+
+
 def test_energy_distance_takes_the_graders_that_an_image_has():
     rng = np.random.default_rng(5)
     samples, graders = _maps(rng, (5, 3, 4, 4), 3), _maps(rng, (5, 4, 4, 4), 3)
@@ -525,3 +542,27 @@ def test_mixture_nats_is_minus_log_of_the_mean_likelihood():
     likelihoods = np.array([[0.5, 0.1, 0.3], [1e-300, 2e-300, 3e-300]])
     found = losses.mixture_nats(tf.constant(-np.log(likelihoods)))
     np.testing.assert_allclose(found, -np.log(likelihoods.mean(1)), rtol=1e-9)
+
+
+def test_greedy_coupling_takes_the_cheapest_pairs_first():
+    costs = tf.constant([[[0.1, 0.2, 0.3], [0.5, 0.6, 0.25], [0.9, 0.8, 0.7]]])
+    weights = tf.constant([[0.4, 0.4, 0.2]])
+    found = losses.greedy_coupling(costs, weights, tf.constant(0.5)).numpy()
+    # Sample 0 takes all of grader 0 and has room for .1 of grader 1. Sample 1 takes
+    # grader 2 first, then .3 of grader 1.
+    expected = [[0.4, 0.1, 0.0], [0.0, 0.3, 0.2], [0.0, 0.0, 0.0]]
+    np.testing.assert_allclose(found[0], expected, atol=1e-6)
+    nearest = losses.greedy_coupling(costs, weights, tf.constant(1.0)).numpy()
+    expected = [[0.4, 0.4, 0.0], [0.0, 0.0, 0.2], [0.0, 0.0, 0.0]]
+    np.testing.assert_allclose(nearest[0], expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("capacity", [0.5, 0.7, 1.0])
+def test_greedy_coupling_gives_away_what_the_graders_have(capacity):
+    rng = np.random.default_rng(8)
+    costs = rng.random((50, 5, 4)).astype(np.float32)
+    weights = rng.dirichlet(np.ones(4), 50).astype(np.float32)
+    found = losses.greedy_coupling(tf.constant(costs), tf.constant(weights), capacity)
+    np.testing.assert_allclose(np.sum(found, axis=1), weights, atol=1e-5)
+    assert np.sum(found, axis=2).max() <= capacity + 1e-5
+    assert np.min(found) >= 0

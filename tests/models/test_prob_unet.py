@@ -10,7 +10,7 @@ from scipy import special, stats
 
 from tf_probunet import models, seeds
 from tf_probunet.config import ModelConfig
-from tf_probunet.models import losses, prob_unet
+from tf_probunet.models import f_comb, losses
 
 CONFIG = tiny.network()
 
@@ -101,7 +101,7 @@ def test_chunks_change_nothing_but_memory(model, batch, monkeypatch):
     features = model.features(batch["image"])
     z = tf.random.stateless_normal([3, 7, 2], [0, 0])
     whole = model.decode(features, z)
-    monkeypatch.setattr(prob_unet, "_MAX_ACTIVATIONS", 2 * int(tf.size(features)))
+    monkeypatch.setattr(f_comb, "_MAX_ACTIVATIONS", 2 * int(tf.size(features)))
     chunked = tf.function(model.decode_in_chunks)(features, z)
     np.testing.assert_allclose(chunked, whole, atol=1e-5)
     assert chunked.shape == whole.shape

@@ -10,9 +10,9 @@ import PIL.Image
 import pytest
 from helpers.predictions import made_up_prediction, with_classes
 
+from tf_probunet.figures.palette import colors
 from tf_probunet.predict import picture
 from tf_probunet.predict.grid import Grid, Region
-from tf_probunet.predict.palette import colors
 
 _NAMES = ["background", "vessel", "lesion"]
 

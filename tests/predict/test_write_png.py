@@ -6,8 +6,8 @@ import numpy as np
 import PIL.Image
 from helpers.predictions import made_up_prediction, with_classes
 
+from tf_probunet.figures.palette import colors
 from tf_probunet.predict import write_png
-from tf_probunet.predict.palette import colors
 
 _NAMES = ["background", "vessel", "lesion"]
 

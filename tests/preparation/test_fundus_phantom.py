@@ -6,8 +6,8 @@ import numpy as np
 import PIL.Image
 import pytest
 
+from tf_probunet.config import FundusConfig
 from tf_probunet.preparation import fundus_phantom
-from tf_probunet.preparation.fundus_phantom import FundusConfig
 
 SMALL = FundusConfig(num_patients=3, height=60, width=80)
 

@@ -45,7 +45,24 @@ class Inputs:
         self.frames = np.stack(
             [self._normalised(b, image) for b, image in enumerate(batch)]
         )
-        self.seen = input_pipeline.central_crop(self.frames, model.data.eval_size)
+        seen = input_pipeline.central_crop(self.frames, model.data.eval_size)
+        self._part = seen.shape[1:3]
+        # Whole images of any size get a border, as in the evaluation.
+        self.seen = input_pipeline.mirror_pad(seen, model.size_divisor)
+
+    def refuse_border(self) -> None:
+        """Refuses images that had to be mirrored at their border.
+
+        Raises:
+            ValueError: the result would count the border too.
+        """
+        if self.seen.shape[1:3] != self._part:
+            height, width = self._part
+            divisor = self._model.size_divisor
+            raise ValueError(
+                f"images are {height}x{width}, but the likelihood of the model in "
+                f"{self._model.path} needs multiples of {divisor}"
+            )
 
     def name(self, b: int) -> str:
         """Returns what image b is called in messages."""
@@ -75,7 +92,8 @@ class Inputs:
 
     def maps(self, found: np.ndarray) -> np.ndarray:
         """Puts the maps [1, ..., h, w] of one image back into its frame."""
-        return input_pipeline.pad_to(found[0], self.frames.shape[1:3])
+        inner = input_pipeline.central_part(found[0], self._part)
+        return input_pipeline.pad_to(inner, self.frames.shape[1:3])
 
     def labels(self, found: np.ndarray) -> np.ndarray:
         """Puts the label maps [1, ..., h, w] of one image back into its frame."""
@@ -84,9 +102,10 @@ class Inputs:
     def probabilities(self, found: np.ndarray) -> np.ndarray:
         """Does so with [1, ..., h, w, K]; what is not seen is certainly class 0."""
         frame = self.frames.shape[1:3]
+        inner = input_pipeline.central_part(np.moveaxis(found[0], -1, 0), self._part)
         channels = [
             input_pipeline.pad_to(channel, frame, float(label == 0))
-            for label, channel in enumerate(np.moveaxis(found[0], -1, 0))
+            for label, channel in enumerate(inner)
         ]
         return np.stack(channels, axis=-1)
 
@@ -101,17 +120,13 @@ class Inputs:
                 "images"
             )
         seen = input_pipeline.central_crop(maps[..., None], self._model.data.eval_size)
+        seen = input_pipeline.mirror_pad(seen, self._model.size_divisor)
         return seen[:, None, ..., 0].astype(np.int32)
 
     def _check_size(self, shape: tuple[int, int]) -> None:
         model, size = self._model, f"images are {shape[0]}x{shape[1]}"
-        sees, divisor = model.data.eval_size, model.size_divisor
+        sees = model.data.eval_size
         if not sees:
-            if any(side % divisor for side in shape):
-                raise ValueError(
-                    f"{size}, but the model in {model.path} expects multiples of "
-                    f"{divisor}"
-                )
             return
         if min(shape) < sees:
             raise ValueError(

@@ -17,6 +17,7 @@ from tf_probunet.models import (
     dropout_unet,
     image2image_vae,
     m_heads,
+    mixture,
     prob_unet,
     ssn,
     unet,
@@ -262,6 +263,16 @@ class Image2ImageVAE(_KerasHabits, image2image_vae.Image2ImageVAE):
     """The paper's fourth baseline: the latent enters at the input. See `ProbUNet`."""
 
     registry_name = "image2image_vae"
+
+
+class Mixture(_KerasHabits, mixture.Mixture):
+    """A mixture of stochastic experts with explicit weights. Used as `ProbUNet`.
+
+    Args:
+        **settings: `num_experts=4`, `expert_samples=4`, and those of `ProbUNet`.
+    """
+
+    registry_name = "mixture"
 
 
 class SSN(_KerasHabits, ssn.SSN):

@@ -299,6 +299,7 @@ class Predictor:
             A number, or [B] for a batch.
         """
         inputs = self._inputs(images)
+        inputs.refuse_border()
         maps, numbers = inputs.seen_labels(labels), inputs.seeds(seed)
         found = [
             self._call("log_likelihood", inputs, b, one, num_samples, [number])
@@ -313,7 +314,7 @@ class Predictor:
             size = f"frames of {sees}x{sees}"
             size += f" to {frame}x{frame}" if frame > sees else ""
         else:
-            size = f"sides that are multiples of {self.size_divisor}"
+            size = "images of any size"
         return (
             f"Predictor({self.name!r}, classes: {', '.join(self.class_names)}, {size})"
         )

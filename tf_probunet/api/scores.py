@@ -12,6 +12,7 @@ import numpy as np
 
 from tf_probunet import files
 from tf_probunet.evaluation import scoring, tables
+from tf_probunet.evaluation.parts import concatenated
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -81,9 +82,11 @@ def evaluate(
     `pu.evaluate(model, data_dir=...)` does what `run/evaluate.py` does.
 
     Args:
-        samples: label maps [S, H, W] of one image, or [N, S, H, W]; or else a model:
-            a `Predictor`, or the directory of a SavedModel.
-        graders: label maps [M, H, W], or [N, M, H, W].
+        samples: label maps [S, H, W] of one image, [N, S, H, W], or a list of [S, H, W]
+            if images differ in size; or else a model: a `Predictor`, or the directory
+            of a SavedModel.
+        graders: label maps [M, H, W], [N, M, H, W], or a list of [M, H, W] if images
+            differ in size or in their number of graders.
         counts: numbers of samples; each uses the first samples up to it. The default is
             those of 1, 4, 8 and 16 that there are samples for.
         num_classes: of the label maps; the default is binary masks. The IoU is the mean
@@ -139,14 +142,14 @@ def _on_arrays(
     ignore_label: int | None,
 ) -> Scores:
     samples, graders = (
-        _batch(a, n) for a, n in ((samples, "samples"), (graders, "graders"))
+        _stacks(a, n) for a, n in ((samples, "samples"), (graders, "graders"))
     )
     if len(samples) != len(graders):
         raise ValueError(
             f"samples are of {len(samples)} images, graders of {len(graders)}; "
             "expected the same number"
         )
-    available = samples.shape[1]
+    available = min(map(len, samples))
     if counts is None:
         counts = [n for n in _COUNTS if n <= available]
     counts = sorted(set(counts))
@@ -161,12 +164,21 @@ def _on_arrays(
         counts=tuple(counts),
         num_classes=num_classes or 2,
         ignore_label=ignore_label,
+        graders_vary=len({len(maps) for maps in graders}) > 1,
     )
-    keys = [f"image {n}" for n in range(len(samples))]
-    arrays = scoring.score(rules, samples[:, : counts[-1]], graders, keys=keys)
+    arrays = concatenated(
+        [
+            scoring.score(
+                rules, maps[None, : counts[-1]], masks[None], keys=[f"image {n}"]
+            )
+            for n, (maps, masks) in enumerate(zip(samples, graders))
+        ]
+    )
 
     def by_count(name: str) -> dict[int, float]:
-        return dict(zip(counts, arrays[name].mean(axis=0).tolist()))
+        # The floor is not known for an image with one grader.
+        known = arrays[name][np.isfinite(arrays[name]).all(axis=1)]
+        return dict(zip(counts, known.mean(axis=0).tolist())) if len(known) else {}
 
     return Scores(
         ged=by_count("ged"),
@@ -217,6 +229,13 @@ def _on_dataset(
         num_images=results["data"]["images"],
         results=results,
     )
+
+
+def _stacks(maps: ArrayLike, name: str) -> list[np.ndarray]:
+    """Returns the label maps of each image."""
+    if isinstance(maps, (list, tuple)) and {np.ndim(stack) for stack in maps} == {3}:
+        return [_batch(stack, name)[0] for stack in maps]
+    return [*_batch(maps, name)]
 
 
 def _batch(maps: ArrayLike, name: str) -> np.ndarray:

@@ -21,7 +21,7 @@ from absl import app, flags, logging
 from tf_probunet import progress
 from tf_probunet.artifacts import pretrained
 from tf_probunet.commands import COMMANDS
-from tf_probunet.config import INTS, field_types
+from tf_probunet.config import INTS, SIZE, field_types
 
 FLAGS = flags.FLAGS
 
@@ -148,12 +148,15 @@ def define_config_flags(
         kind = types[field.name][0]
         if kind == INTS and default is not None:
             default = [str(number) for number in default]
+        if kind == SIZE:
+            default = str(default)
         define = {
             int: flags.DEFINE_integer,
             float: flags.DEFINE_float,
             bool: flags.DEFINE_bool,
             str: flags.DEFINE_string,
             INTS: flags.DEFINE_list,
+            SIZE: flags.DEFINE_string,
         }[kind]
         define(name, default, text, **place)
 
@@ -171,8 +174,12 @@ def config_from_flags(
     for field in dataclasses.fields(config_class):
         if field.name not in fixed:
             value = flag_values[flag_name(field)].value
-            is_list = types[field.name][0] == INTS and value is not None
-            values[field.name] = _integers(field, value) if is_list else value
+            kind = types[field.name][0]
+            if kind == INTS and value is not None:
+                value = _integers(field, value)
+            elif kind == SIZE:
+                value = _size(field, value)
+            values[field.name] = value
     return config_class(**values, **fixed)
 
 
@@ -189,6 +196,17 @@ def _integers(field: dataclasses.Field, texts: Sequence[str]) -> tuple[int, ...]
             f"{example}"
         )
     return tuple(map(int, texts))
+
+
+def _size(field: dataclasses.Field, text: str) -> int | tuple[int, ...]:
+    try:
+        numbers = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise ValueError(
+            f"{flag_name(field)} is {text!r}, expected a number such as {field.default}"
+            ", or a height and a width such as 96,128"
+        ) from None
+    return numbers[0] if len(numbers) == 1 else numbers
 
 
 def main_module() -> str:

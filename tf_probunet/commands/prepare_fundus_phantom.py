@@ -7,7 +7,7 @@ python run/prepare_folder.py --input_dir=runs/fundus --out_dir=runs/fundus_recor
 from absl import flags
 
 from tf_probunet.commands import cli
-from tf_probunet.preparation.fundus_phantom import FundusConfig
+from tf_probunet.config import FundusConfig
 
 flags.DEFINE_string("out_dir", None, "directory for images, masks and classes.csv")
 cli.define_config_flags(FundusConfig)

@@ -95,7 +95,10 @@ def read(
     values = flags.FlagValues()
     define("", values)
     words = [] if flag_file is None else [f"--flagfile={flag_file}"]
-    words += [f"--{name}={value}" for name, value in settings.items()]
+    for name, value in settings.items():
+        if isinstance(value, (list, tuple)):
+            value = ",".join(map(str, value))
+        words.append(f"--{name}={value}")
     try:
         rest = values(["train", *words])[1:]
     except flags.Error as error:

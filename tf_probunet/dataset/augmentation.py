@@ -16,7 +16,7 @@ from typing import Any
 import tensorflow as tf
 
 from tf_probunet import seeds
-from tf_probunet.config import AugmentationConfig
+from tf_probunet.config import SIZE, AugmentationConfig, sides
 
 
 def augment(
@@ -25,7 +25,7 @@ def augment(
     labels: tf.Tensor,
     seed: tf.Tensor,
     config: AugmentationConfig,
-    crop_size: int,
+    crop_size: SIZE,
     outside_label: int,
     crop_jitter_px: int = 0,
 ) -> tuple[tf.Tensor, tf.Tensor]:
@@ -36,7 +36,8 @@ def augment(
         labels: [G, H, W] int32, label maps that move with the image.
         seed: int32[2].
         config: how strong each change is.
-        crop_size: height and width of the result; 0 keeps those of the image.
+        crop_size: side of the result, or its height and width; 0 keeps those of the
+            image.
         outside_label: label of pixels that come from beyond the image's edge.
         crop_jitter_px: largest distance between the centres of crop and image; 0 for
             any.
@@ -62,25 +63,25 @@ def augment(
     return _recolour(image, colour_seed, config), labels
 
 
-def crop_shape(size: tuple[int | None, int | None], crop_size: int) -> tuple[int, int]:
+def crop_shape(size: tuple[int | None, int | None], crop_size: SIZE) -> tuple[int, int]:
     """Returns the (height, width) of a crop; a `crop_size` of 0 is the whole image.
 
     Raises:
         ValueError: the crop does not fit, or it is the whole image and sizes vary.
     """
-    height, width = size
+    (height, width), (crop_height, crop_width) = size, sides(crop_size)
     if height is None or width is None:  # The caller has checked the smallest image.
         if not crop_size:
             raise ValueError("the images differ in size, expected a crop size above 0")
-        return crop_size, crop_size
+        return crop_height, crop_width
     if not crop_size:
         return height, width
-    if crop_size > min(height, width):
+    if crop_height > height or crop_width > width:
         raise ValueError(
-            f"a crop of {crop_size}x{crop_size} does not fit into images of "
+            f"a crop of {crop_height}x{crop_width} does not fit into images of "
             f"{height}x{width}"
         )
-    return crop_size, crop_size
+    return crop_height, crop_width
 
 
 def _known(size: tuple[int | None, ...], array: tf.Tensor) -> tuple[Any, ...]:

@@ -253,6 +253,14 @@ def mirror_pad(images: np.ndarray, divisor: int) -> np.ndarray:
     return np.pad(images, [(0, 0), *border, (0, 0)], mode="symmetric")
 
 
+def mirrored(
+    image: np.ndarray, labels: np.ndarray, divisor: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Does so with one image [H, W, C] and its label maps [G, H, W]."""
+    image = mirror_pad(image[None], divisor)[0]
+    return image, mirror_pad(labels[..., None], divisor)[..., 0]
+
+
 def switch_classes(labels: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     """Flips each of the five switchable Cityscapes classes with its probability.
 

@@ -26,7 +26,7 @@ from tf_probunet.hashing import salted_hash
 from tf_probunet.progress import Progress
 
 # Increased when the per-image arrays change, so that older parts are not used.
-_ARRAYS_VERSION = 2
+_ARRAYS_VERSION = 3
 _SAVED = "saved_"  # The prefix of the arrays that go to samples.npz.
 # Mean probabilities are rounded to steps of 1/256, which float16 holds exactly. Finer
 # steps would not compress: 24 classes of 50 street scenes took 600 MB.
@@ -117,6 +117,11 @@ class _Evaluation:
                 f"{config.data_dir}: by is 'lesion', expected images of one size with "
                 "the same number of graders"
             )
+        if self._rules.sampling == "weighted":
+            raise ValueError(
+                f"{config.samples_dir}: by is 'lesion', expected samples without "
+                "weights: those of a slice do not hold for the lesion"
+            )
         self._smoothed = self._smooth_priors()
         slices = self._stream(config.split, self._score_slices, "slices")
         scored = lesions.score(self._rules, slices, self._source.ways)
@@ -156,6 +161,7 @@ class _Evaluation:
             num_graders=self._info.spec.num_graders,
             validation=validation,
             cross_fit=self._config.validation_split == self._config.split,
+            class_names=self._info.spec.class_names,
         )
         undecided = results_dir.lookup(summary, "mode_calibration.undecided") or 0.0
         if undecided >= _MANY_UNDECIDED:

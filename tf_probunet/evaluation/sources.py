@@ -43,7 +43,7 @@ class SavedModel:
     Attributes:
         data: how examples become the model's inputs.
         max_samples: the number of different samples; None if there is no limit.
-        sampling: how the samples are drawn, one of `config.SAMPLINGS`.
+        sampling: how the samples are drawn, one of `config.SAMPLINGS`, or "weighted".
         description: of the model, for `results.json`.
     """
 
@@ -55,15 +55,22 @@ class SavedModel:
         Args:
             path: of the SavedModel.
             seed: of the samples.
-            sampling: one of `config.SAMPLINGS`.
+            sampling: one of `config.SAMPLINGS`, or "weighted".
 
         Raises:
             FileNotFoundError: there is no SavedModel.
             ValueError: it was not written by `run/export.py`, or is damaged; or it has
-                no latents that could be stratified.
+                no latents that could be stratified, or no weights.
         """
         self._model, self._seed = saved_model.load(path), seed
-        sampling_lib.check_sampling(self._model, sampling)
+        if sampling != "weighted":
+            sampling_lib.check_sampling(self._model, sampling)
+        elif not self._model.has("weighted"):
+            raise ValueError(
+                f"sampling is 'weighted', but the samples of the "
+                f"{self._model.metadata['model']} in {path} have no weights; expected "
+                "independent or stratified"
+            )
         self.sampling = sampling
         metadata, dataset = self._model.metadata, self._model.dataset
         self.data: DataConfig = self._model.data
@@ -160,6 +167,7 @@ class SavedModel:
         """
         labels: list[np.ndarray] = []
         means: list[np.ndarray] = []
+        weights: list[np.ndarray] = []
         if self.sampling == "independent":
             fewer = ()
         sets: dict[int, list[np.ndarray]] = {n: [] for n in fewer if n != count}
@@ -171,24 +179,38 @@ class SavedModel:
             inner = seen.shape[1:3]
             seen = input_pipeline.mirror_pad(seen, self._model.size_divisor)
             for n, found in [*sets.items(), (count, labels)]:
-                outputs = sampling_lib.draw_set(
-                    self._model,
-                    seen,
-                    count=n,
-                    seed=image_seed(self._seed, key),
-                    sampling=self.sampling,
-                    about=key,
-                )
+                outputs = self._draw_set(seen, n, key)
                 maps = input_pipeline.central_part(outputs["labels"][0], inner)
                 found.append(input_pipeline.pad_to(maps.astype(np.uint8), frame))
+            shares = outputs["weights"][0] if "weights" in outputs else None
+            if shares is not None:
+                weights.append(shares.astype(np.float64) / shares.sum(dtype=np.float64))
             if with_mean:
-                mean = np.moveaxis(outputs["probabilities"][0].mean(axis=0), -1, 0)
+                mean = np.average(outputs["probabilities"][0], axis=0, weights=shares)
+                mean = np.moveaxis(mean, -1, 0)
                 mean = input_pipeline.central_part(mean, inner)  # [K, h, w]
                 means.append(_pad_probabilities(mean, frame))
         return Samples(
             np.stack(labels),
             np.stack(means) if with_mean else None,
             {n: np.stack(found) for n, found in sets.items()} or None,
+            np.stack(weights) if weights else None,
+        )
+
+    def _draw_set(
+        self, seen: np.ndarray, count: int, key: str
+    ) -> dict[str, np.ndarray]:
+        """Draws a set of samples of one image [1, h, w, C]."""
+        seed = image_seed(self._seed, key)
+        if self.sampling == "weighted":
+            return self._model.call("weighted", seen, count, [seed], about=key)
+        return sampling_lib.draw_set(
+            self._model,
+            seen,
+            count=count,
+            seed=seed,
+            sampling=self.sampling,
+            about=key,
         )
 
     @property
@@ -242,7 +264,7 @@ class SavedModel:
         prior = self._model.call("prior", seen, about=key)
         size = latents.dimensions(prior)
         shared, own = (
-            latents.draw_noise(count, size, image_seed(self._seed, name))
+            latents.draw_noise(count, size, image_seed(self._seed, name), self.sampling)
             for name in (lesion, key)
         )
         z = latents.from_noise(prior, shared)[0]  # [S, L]

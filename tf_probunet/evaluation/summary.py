@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -98,6 +98,16 @@ SCALARS = (
     Metric("folded_iou.mean", "mIoU of 19 classes, flips folded back", "high"),
 )
 
+# Of each class, where there are several: the title of a column of the table.
+CLASS_METRICS = {
+    "ged": "energy distance",
+    "hungarian_iou": "matched IoU",
+    "best_dice": "best Dice",
+    "ncc": "S_NCC",
+    "brier": "Brier",
+}
+_CLASS_AREAS = ("sample_area", "grader_area")  # Mean pixels per image.
+
 # What the bootstrap resamples, and the arrays that name them.
 UNITS = {"groups": "groups", "images": "keys"}
 
@@ -115,6 +125,7 @@ def summarise(
     num_graders: int,
     validation: Arrays | None = None,
     cross_fit: bool = False,
+    class_names: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Summarises the per-image values.
 
@@ -127,6 +138,7 @@ def summarise(
         validation: `sample_presence` and `grader_presence` of the validation split, on
             which the threshold for ambiguity is chosen; None to leave that out.
         cross_fit: choose the threshold for each half of the groups on the other half.
+        class_names: of all classes, the background first; needed for several classes.
 
     Returns:
         A JSON object with each mean and its interval as `{"mean", "low", "high"}`,
@@ -159,6 +171,9 @@ def summarise(
         }
     if rules.kind == "binary":
         summary.update(_binary(arrays, rules, num_graders, validation, cross_fit))
+    if rules.kind == "classes":
+        summary["calibration"] = _calibration(arrays)
+        summary["by_class"] = _by_class(arrays, rules, class_names)
     if rules.kind == "switched":
         summary.update(_switched(arrays))
     return plain(summary)
@@ -266,9 +281,7 @@ def _binary(
     cross_fit: bool,
 ) -> dict[str, Any]:
     summary: dict[str, Any] = {
-        "calibration": {
-            name: _reliability(arrays[array]) for name, array in _RELIABILITIES.items()
-        },
+        "calibration": _calibration(arrays),
         "by_presence": _strata(arrays, num_graders),
     }
     # One grader can't disagree with another.
@@ -285,6 +298,42 @@ def _binary(
                 *_presences(arrays, num_graders), groups, rules.presence_steps
             )
     return summary
+
+
+def _calibration(arrays: Arrays) -> dict[str, Any]:
+    return {
+        name: _reliability(arrays[array])
+        for name, array in _RELIABILITIES.items()
+        if array in arrays
+    }
+
+
+def _by_class(
+    arrays: Arrays, rules: Rules, class_names: Sequence[str]
+) -> dict[str, dict[str, Any]]:
+    """Returns the results of each class but the background, for the largest count."""
+    columns = {
+        name: arrays[f"class_{name}"]
+        for name in (*CLASS_METRICS, *_CLASS_AREAS)
+        if f"class_{name}" in arrays
+    }
+    found = intervals(columns, arrays[UNITS[resampled(arrays["groups"])]])
+    shares = {
+        "samples": arrays["class_sample_presence"] / rules.presence_steps,
+        "graders": arrays["class_grader_presence"] / arrays["class_num_graders"],
+    }
+    result = {}
+    for place, name in enumerate(class_names[1:]):
+        values = {metric: found[metric][place] for metric in columns}
+        result[name] = {
+            **{metric: values[metric] for metric in columns if metric in CLASS_METRICS},
+            "presence": {who: share[:, place].mean() for who, share in shares.items()},
+            "area": {area[:-5] + "s": values[area]["mean"] for area in _CLASS_AREAS},
+            "calibration": _calibration(
+                {a: arrays[f"class_{a}"][:, place] for a in _RELIABILITIES.values()}
+            ),
+        }
+    return result
 
 
 def _reliability(sums: np.ndarray) -> dict[str, Any]:

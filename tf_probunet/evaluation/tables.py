@@ -9,7 +9,7 @@ from typing import Any
 
 from tf_probunet.artifacts.results_dir import lookup
 from tf_probunet.evaluation.lesions import WAYS
-from tf_probunet.evaluation.summary import METRICS, SCALARS, Metric
+from tf_probunet.evaluation.summary import CLASS_METRICS, METRICS, SCALARS, Metric
 
 _BASELINE_TITLES = {
     "always_empty": "always empty",
@@ -17,6 +17,16 @@ _BASELINE_TITLES = {
     "graders": "graders themselves",
     "never_flipped": "true labels, never flipped",
     "no_switchable_class": "no switchable class",
+}
+
+
+# Columns of the table of classes that are not means with intervals.
+_CLASS_COLUMNS = {
+    "ECE": "calibration.marked_pixels.ece",
+    "seen by samples": "presence.samples",
+    "by graders": "presence.graders",
+    "area, samples": "area.samples",
+    "graders": "area.graders",
 }
 
 
@@ -57,6 +67,15 @@ def csv_table(results: dict[str, Any]) -> str:
             writer.writerow([metric.name, largest, value, None, None])
     for name, value in _switch_values(results):
         writer.writerow([name, largest, value, None, None])
+    for name, values in results.get("by_class", {}).items():
+        for metric in CLASS_METRICS:
+            if metric in values:
+                row = [f"by_class.{name}.{metric}", largest]
+                writer.writerow([*row, *_numbers(values[metric])])
+        for path in _CLASS_COLUMNS.values():
+            value = lookup(values, path)
+            if value is not None:
+                writer.writerow([f"by_class.{name}.{path}", largest, value, None, None])
     return buffer.getvalue()
 
 
@@ -157,6 +176,8 @@ def _tables(results: dict[str, Any]) -> list[list[list[str]]]:
     tables = [_distance_table(results), _metric_table(results)]
     if lookup(results, "pixel_calibration.classes"):
         tables.append(_switch_table(results))
+    if "by_class" in results:
+        tables.append(_class_table(results))
     if "by_presence" in results:
         tables.append(_presence_table(results))
     if len(results.get("ways", {})) > 1:
@@ -196,6 +217,30 @@ def _metric_table(results: dict[str, Any]) -> list[list[str]]:
             rows.append([metric.title, text])
         elif metric.null and lookup(results, metric.name.rpartition(".")[0]):
             rows.append([metric.title, metric.null])
+    return rows
+
+
+def _class_table(results: dict[str, Any]) -> list[list[str]]:
+    """Returns a row for each class but the background, and one for their mean."""
+    shown = [
+        (title, lambda values, name=name: lookup(values, f"{name}.mean"))
+        for name, title in CLASS_METRICS.items()
+    ]
+    shown += [
+        (title, lambda values, path=path: lookup(values, path))
+        for title, path in _CLASS_COLUMNS.items()
+    ]
+    rows = [["class", *(title for title, _ in shown)]]
+    columns = []
+    for _, read in shown:
+        columns.append([read(values) for values in results["by_class"].values()])
+    for name, *cells in zip(results["by_class"], *columns):
+        rows.append([name, *map(number, cells)])
+    means = []
+    for column in columns:
+        known = [value for value in column if value is not None]
+        means.append(sum(known) / len(known) if known else None)
+    rows.append(["mean of the classes", *map(number, means)])
     return rows
 
 

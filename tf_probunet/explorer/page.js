@@ -7,6 +7,8 @@ const { height, width } = data;
 const numPixels = height * width;
 const numClasses = data.classes.length;
 const isBinary = numClasses === 2;
+// Several classes on a background are outlined over the image; street scenes are painted.
+const isOutlined = !isBinary && data.classes[0] === "background";
 const latentDim = data.slices[0].mean.length;
 
 function bytes(base64) {
@@ -226,8 +228,12 @@ const checked = (id) => document.getElementById(id).checked;
 function drawImage() {
   context.imageSmoothingEnabled = false;
   context.drawImage(bases[state.base] || bases.image, 0, 0, canvas.width, canvas.height);
-  if (!isBinary) {
+  if (!isBinary && !isOutlined) {
     if (checked("show-current") && state.labels) drawClasses(state.labels, 0.6);
+    return;
+  }
+  if (isOutlined) {
+    drawOutlines();
     return;
   }
   if (checked("show-samples")) {
@@ -241,6 +247,40 @@ function drawImage() {
     stroke(path, "#ffffff", LINE * 2.2, 0.55);
     stroke(path, "#d55e00", LINE * 1.3, 1);
   }
+}
+
+// The outline of each class but the background, in its colour.
+function drawOutlines() {
+  const strokeAll = (paths, lineWidth, alpha) =>
+    paths.forEach((path, k) => stroke(path, `rgb(${data.colors[k + 1]})`, lineWidth, alpha));
+  if (checked("show-samples")) {
+    for (const s of samples) if (s.paths) strokeAll(s.paths, LINE * 0.5, 0.7);
+  }
+  if (checked("show-graders")) {
+    for (const g of graders) {
+      g.paths = g.paths || classPaths(g.labels);
+      strokeAll(g.paths, LINE * 0.8, 0.9);
+    }
+  }
+  if (checked("show-current") && state.labels) {
+    const paths = classPaths(state.labels);
+    for (const path of paths) stroke(path, "#ffffff", LINE * 2.2, 0.55);
+    strokeAll(paths, LINE * 1.3, 1);
+  }
+}
+
+function classPaths(labels) {
+  return data.classes.slice(1).map((_, k) => outline((i) => (labels[i] === k + 1 ? 1 : 0)));
+}
+
+// "disc: 120 px, cup: 31 px", without the classes that do not occur.
+function classAreas(labels) {
+  const counts = new Array(numClasses).fill(0);
+  for (const label of labels) if (label < numClasses) counts[label]++;
+  const parts = data.classes
+    .map((name, k) => (k && counts[k] ? `${name}: ${areaText(counts[k])}` : ""))
+    .filter((text) => text);
+  return parts.join(", ");
 }
 
 function graderPath(grader) {
@@ -420,7 +460,9 @@ function settle() {
   const place = state.axes.map((a) => `z${a + 1} ${signed(state.u[a])}σ`).join(", ");
   const shown = isBinary
     ? count === 0 ? "nothing is marked" : `${data.classes[1]}: ${areaText(count)}`
-    : `${new Set(state.labels).size} classes`;
+    : isOutlined
+      ? classAreas(state.labels) || "nothing is marked"
+      : `${new Set(state.labels).size} classes`;
   statusLine.textContent = `${place}; ${distance.toFixed(2)}σ from the prior mean; ${shown}.`;
   explorer.dataset.latent = JSON.stringify(z);
   explorer.dataset.foreground = count;
@@ -575,7 +617,10 @@ function chooseSlice(place) {
   bases.image = raster(pictureColor);
   delete bases.mean;
   delete bases.entropy;
-  for (const sample of samples) delete sample.path;
+  for (const sample of samples) {
+    delete sample.path;
+    delete sample.paths;
+  }
   moved();
   delayHeat();
   drawSamples();
@@ -626,6 +671,10 @@ function addThumbnail(list, name, u) {
 function drawThumbnail(entry, labels, color) {
   const shade = (i) => {
     const base = pictureColor(i);
+    if (isOutlined) {
+      const own = labels[i] ? data.colors[labels[i]] : undefined;
+      return own ? base.map((v, c) => 0.45 * v + 0.55 * own[c]) : base;
+    }
     if (!isBinary) return data.colors[labels[i]] || [0, 0, 0];
     return labels[i] === 1 ? base.map((v, c) => 0.45 * v + 0.55 * color[c]) : base;
   };
@@ -635,6 +684,10 @@ function drawThumbnail(entry, labels, color) {
     const text = count ? areaText(count) : "empty";
     entry.caption.textContent = `${entry.name.split(" ")[1]}: ${text}`;
     entry.button.setAttribute("aria-label", `${entry.name}, ${text}`);
+  } else if (isOutlined) {
+    const text = classAreas(labels) || "empty";
+    entry.button.setAttribute("aria-label", `${entry.name}, ${text}`);
+    entry.button.title = text;
   }
 }
 
@@ -662,6 +715,7 @@ async function drawSamples() {
     for (const entry of hypotheses) {
       if (entry.sample === i) drawThumbnail(entry, labels, [86, 180, 233]);
     }
+    if (isOutlined) sample.paths = classPaths(labels);
     if (isBinary) sample.path = outline((j) => probabilities[2 * j + 1]);
     await new Promise((resolve) => setTimeout(resolve));
     if (run !== samplesRun) return;
@@ -695,13 +749,14 @@ function start() {
   if (!isBinary) {
     explorer.classList.add("many");
     data.classes.forEach((name, k) => {
+      if (isOutlined && k === 0) return; // The background has no outline.
       const item = document.createElement("li");
       const box = document.createElement("i");
       box.style.background = `rgb(${data.colors[k]})`;
       item.append(box, name);
       document.getElementById("legend").append(item);
     });
-    for (const id of ["show-samples", "show-graders"]) {
+    for (const id of isOutlined ? [] : ["show-samples", "show-graders"]) {
       document.getElementById(id).parentElement.hidden = true;
     }
   }

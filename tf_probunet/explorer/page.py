@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from tf_probunet.explorer.scene import Scene, SliceView
+from tf_probunet.figures.palette import colors
 from tf_probunet.predict.intensity import brightened
-from tf_probunet.predict.palette import colors
 
 _FOLDER = pathlib.Path(__file__).parent
 _LEVELS = 2**16 - 1

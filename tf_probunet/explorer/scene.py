@@ -136,7 +136,16 @@ def scene_of_record(
             f"in {model.path} expects {channels}"
         )
     example = _find(info, split, key, model)
-    labels = example["labels"]
+    image, labels = input_pipeline.mirrored(
+        example["image"], example["labels"], model.size_divisor
+    )
+    notes = []
+    height, width = example["image"].shape[:2]
+    if image.shape[:2] != (height, width):
+        notes.append(
+            f"the image of {height}x{width} pixels is mirrored at its border, because "
+            f"the network takes multiples of {model.size_divisor}"
+        )
     names = [f"grader {i + 1}" for i in range(len(labels))]
     if model.data.task == "switched":
         labels, names = switched_modes(labels[0])
@@ -144,11 +153,11 @@ def scene_of_record(
     return _scene(
         model,
         title=example["key"].decode(),
-        image=example["image"],
+        image=image,
         graders=labels,
         grader_names=names,
         pixel_mm2=None if spacing is None else spacing**2,
-        notes=[],
+        notes=notes,
         num_samples=num_samples,
         seed=seed,
     )

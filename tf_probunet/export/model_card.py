@@ -70,6 +70,8 @@ def model_card(
     is_lidc = dataset["name"].startswith("lidc")
     classes = task.class_names(dataset["class_names"], config.data.task)
     maps = f"{dataset['num_graders']} label maps per image"
+    if "min_graders" in dataset:
+        maps = f"{dataset['min_graders']} to {maps}"
     if config.data.task == "switched":
         maps = (
             f"{cityscapes_labels.NUM_SWITCHES} classes flipped at random to a new one "
@@ -225,9 +227,16 @@ def _trainings(config: Config, metadata: dict[str, Any]) -> str:
 
 def _training(config: Config) -> str:
     training, data, model = config.training, config.data, config.model
+    crops = "whole images"
+    if data.crop_size:
+        # A square is named by its side.
+        crop = data.crop_size
+        crops = (
+            f"crops of {crop if isinstance(crop, int) else 'x'.join(map(str, crop))}"
+        )
     text = (
         f"{training.steps} steps of {training.batch_size} images, "
-        f"{f'crops of {data.crop_size}' if data.crop_size else 'whole images'}, "
+        f"{crops}, "
         f"learning rate {training.learning_rate:g}"
     )
     if training.final_learning_rate != training.learning_rate:

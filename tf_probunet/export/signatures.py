@@ -18,7 +18,7 @@ Outputs = dict[str, tf.Tensor]
 
 # Functions that take label maps, and those whose outputs are maps of the frame's size.
 _TAKE_LABELS = {"posterior", "log_likelihood"}
-_GIVE_MAPS = {"sample", "stratified", "mean", "decode"}
+_GIVE_MAPS = {"sample", "stratified", "weighted", "mean", "decode"}
 # Values may leave 0..1 by rounding.
 _TOLERANCE = 1e-4
 
@@ -88,7 +88,10 @@ class Signatures:
             outputs = network[name](_middle(image, sees), *others)
             if name not in _GIVE_MAPS:
                 return outputs
-            return {key: _framed(key, maps, image) for key, maps in outputs.items()}
+            return {
+                key: maps if key == "weights" else _framed(key, maps, image)
+                for key, maps in outputs.items()
+            }
 
         return self._functions(call)
 
@@ -109,6 +112,9 @@ class Signatures:
 
         def stratified(image, num_samples=number, seed=zero):
             return call("stratified", image, num_samples, seed)
+
+        def weighted(image, num_samples=number, seed=zero):
+            return call("weighted", image, num_samples, seed)
 
         def mean(image, num_samples=number, seed=zero):
             return call("mean", image, num_samples, seed)
@@ -134,6 +140,8 @@ class Signatures:
         }
         if "stratified" in self.model.samplings:
             functions["stratified"] = _function(stratified, image, count, seed)
+        if self.model.has_weights:
+            functions["weighted"] = _function(weighted, image, count, seed)
         if isinstance(self.model, ProbUNet):
             z = tf.TensorSpec([None, None, config.latent_dim], tf.float32, "z")
             functions.update(
@@ -155,6 +163,13 @@ class Signatures:
 
     def _stratified(self, image, num_samples, seed):
         return self._sample(image, num_samples, seed, sampling="stratified")
+
+    def _weighted(self, image, num_samples, seed):
+        """Samples, and their weights [B, S]."""
+        image = self._checked_image(image)
+        num_samples, image_seeds = _checked_draw(image, num_samples, seed)
+        logits, weights = self.model.weighted(image, num_samples, image_seeds)
+        return {**segmentations(logits), "weights": weights}
 
     def _mean(self, image, num_samples, seed):
         """Mean and entropy over samples, and one segmentation to represent them."""

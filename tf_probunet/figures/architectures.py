@@ -326,6 +326,33 @@ def draw_ssn() -> Figure:
     return canvas.figure
 
 
+def draw_mixture() -> Figure:
+    """Draws the mixture of stochastic experts: a gate, and latents of each expert."""
+    canvas = Canvas(10.0, 6.2)
+    y, level = 1.9, -0.8
+    image = canvas.labelled(0.2, y, "image X")
+    canvas.arrow(image, (1.5, y))
+    end = canvas.unet(1.5, y - 0.25)
+    canvas.arrow(end, (6.0, y))
+    join = canvas.labelled(6.0, y, "$(f + r(z))\\,s(z)$", width=1.5)
+    canvas.arrow(join, (7.9, y))
+    done = canvas.f_comb(7.8, y, latent=False)
+    canvas.arrow(done, (8.9, y))
+    canvas.labelled(8.9, y, "$S_i$", width=0.8)
+    gate = canvas.labelled(2.2, level, "gate", width=1.1)
+    canvas.arrow((2.8, y - 1.05), (2.75, level + 0.31))
+    for k, name in enumerate(("1", "2", "E")):
+        row = level + (0.4, -0.6, -1.9)[k]
+        canvas.arrow(gate, (4.2, row), dashed=False)
+        text = f"$\\pi_{name}$: $N(m_{name}, s_{name}^2)$"
+        source = canvas.labelled(4.2, row, text, width=1.7)
+        canvas.arrow(source, (6.6, level - 0.7))
+    canvas.text(5.05, level - 1.25, "$\\vdots$")
+    z = canvas.latents(6.6, level - 0.7)
+    canvas.arrow((z[0] - 0.12, level - 0.34), (6.75, y - 0.31))
+    return canvas.figure
+
+
 PICTURES: dict[str, Callable[[], Figure]] = {
     "prob_unet": draw_prob_unet,
     "mixture_prior": draw_mixture_prior,
@@ -336,6 +363,7 @@ PICTURES: dict[str, Callable[[], Figure]] = {
     "m_heads": draw_m_heads,
     "image2image_vae": draw_image2image_vae,
     "ssn": draw_ssn,
+    "mixture": draw_mixture,
 }
 
 

@@ -50,6 +50,7 @@ class Grid:
         title: str = "",
         note: str = "",
         legend: Sequence[np.ndarray] = (),
+        class_names: Sequence[str] = (),
     ) -> None:
         """Lays out the page and writes everything but the cells.
 
@@ -61,6 +62,7 @@ class Grid:
             title: above the grid.
             note: below it.
             legend: label maps whose classes are named at the bottom.
+            class_names: of all classes; none for street scenes.
 
         Raises:
             ValueError: the layout is unknown.
@@ -80,10 +82,10 @@ class Grid:
         self._top += _TITLE_HEIGHT if title else 0.0
         width = style.PAGE_WIDTH
         for _ in range(2):  # The note and the legend need more lines on a narrow page.
-            below = _Below(note, legend, width)
+            below = _Below(note, legend, class_names, width)
             self._fit_cells(aspect, style.PAGE_HEIGHT - below.height)
             width, height = self._extent()
-        below = _Below(note, legend, width)
+        below = _Below(note, legend, class_names, width)
         self.page = style.Page(width, height + below.height)
         if title:
             self.page.text(width / 2, 0.05, title, ha="center", va="top")
@@ -178,16 +180,22 @@ class Grid:
 class _Below:
     """The note and the legend below the cells."""
 
-    def __init__(self, note: str, legend: Sequence[np.ndarray], width: float) -> None:
+    def __init__(
+        self,
+        note: str,
+        legend: Sequence[np.ndarray],
+        class_names: Sequence[str],
+        width: float,
+    ) -> None:
         self._lines = pictures.wrapped(note, width)
-        self._legend = legend
+        self._legend, self._class_names = legend, class_names
         self.height = pictures.note_height(self._lines)
         if len(legend):
-            self.height += pictures.class_legend_height(legend, width)
+            self.height += pictures.class_legend_height(legend, width, class_names)
 
     def write(self, page: style.Page, top: float) -> None:
         if self._lines:
             text = "\n".join(self._lines)
             page.text(0.02, top + 0.03, text, va="top", fontsize=style.SMALL)
         if len(self._legend):
-            pictures.class_legend(page, self._legend)
+            pictures.class_legend(page, self._legend, self._class_names)

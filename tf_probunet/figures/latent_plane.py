@@ -14,7 +14,7 @@ from matplotlib.patches import Circle, Rectangle
 from tf_probunet import files
 from tf_probunet.artifacts.results_dir import UnavailableError
 from tf_probunet.artifacts.saved_model_dir import Description, SavedModelDir
-from tf_probunet.figures import pictures, sample_grid, style
+from tf_probunet.figures import palette, pictures, sample_grid, style
 
 # Odd, so that the prior's mean is one of the positions.
 GRID_SIZE = 19
@@ -45,6 +45,7 @@ class Plane(NamedTuple):
         positions: [G, 2] the posteriors' means in the plane, in standard deviations of
             the prior from its mean.
         off_plane: [G] how far they are from the plane, likewise.
+        class_names: of all classes; none for street scenes.
     """
 
     key: str
@@ -55,6 +56,7 @@ class Plane(NamedTuple):
     samples: np.ndarray
     positions: np.ndarray
     off_plane: np.ndarray
+    class_names: Sequence[str] = ()
 
 
 def grid_positions(size: int = GRID_SIZE, step: float = STEP_SIGMA) -> np.ndarray:
@@ -148,6 +150,7 @@ def plane(
         samples=np.concatenate(samples).reshape(size, size, height, width),
         positions=scaled[:, list(dims)],
         off_plane=np.linalg.norm(scaled[:, others], axis=1),
+        class_names=described.class_names,
     )
 
 
@@ -179,7 +182,9 @@ def draw(shown: Plane) -> Figure:
     strip = min(1.0, side / (1 + maps) - 0.05)
     legend = 0.0
     if not binary:
-        legend = pictures.class_legend_height([shown.samples, shown.graders])
+        legend = pictures.class_legend_height(
+            [shown.samples, shown.graders], class_names=shown.class_names
+        )
     page = style.Page(style.PAGE_WIDTH, top + side + 0.62 + strip + legend)
     page.text(left + side / 2, 0.05, shown.key, ha="center", va="top", fontsize=9)
     axis = page.axes(left, top, side, side)
@@ -188,7 +193,7 @@ def draw(shown: Plane) -> Figure:
     _draw_graders(axis, shown, binary)
     _draw_strip(page, left, top + side + 0.58, strip, shown, window, binary)
     if legend:
-        pictures.class_legend(page, [shown.samples, shown.graders])
+        pictures.class_legend(page, [shown.samples, shown.graders], shown.class_names)
     return page.figure
 
 
@@ -196,7 +201,7 @@ def _draw_mosaic(axis: Axes, shown: Plane, window: tuple, binary: bool) -> None:
     size = len(shown.samples)
     edge = size * STEP_SIGMA / 2
     axis.imshow(
-        _mosaic(shown.samples[..., window[0], window[1]], binary),
+        _mosaic(shown.samples[..., window[0], window[1]], binary, shown.class_names),
         extent=(-edge, edge, -edge, edge),
     )
     lines = np.arange(1, size) * STEP_SIGMA - edge
@@ -215,18 +220,25 @@ def _draw_mosaic(axis: Axes, shown: Plane, window: tuple, binary: bool) -> None:
     axis.set_ylabel(up, labelpad=1)
 
 
-def _mosaic(samples: np.ndarray, binary: bool) -> np.ndarray:
+def _mosaic(
+    samples: np.ndarray, binary: bool, class_names: Sequence[str] = ()
+) -> np.ndarray:
     """Joins samples [n, n, h, w] into one picture, with their last row on top."""
     stride = [max(1, -(-size // _CELL_PIXELS)) for size in samples.shape[2:]]
     cells = samples[::-1, :, :: stride[0], :: stride[1]]
     joined = cells.transpose(0, 2, 1, 3).reshape(
         cells.shape[0] * cells.shape[2], cells.shape[1] * cells.shape[3]
     )
-    return _paint(joined, binary)
+    return _paint(joined, binary, class_names)
 
 
-def _paint(labels: np.ndarray, binary: bool) -> np.ndarray:
+def _paint(
+    labels: np.ndarray, binary: bool, class_names: Sequence[str] = ()
+) -> np.ndarray:
     """Returns the colours [h, w, 3] of label maps: light lesions on dark."""
+    if not binary and pictures.has_outlines(class_names):
+        known = np.where(labels < len(class_names), labels, 0)
+        return palette.colors(class_names)[known]
     if not binary:
         return pictures.colorize(labels)
     marked = pictures.foreground(labels)[..., None]
@@ -321,7 +333,7 @@ def _draw_strip(
         if place:
             axis = page.axes(x, top, side, side)
             labels = shown.graders[place - 1][window]
-            pictures.show_array(axis, _paint(labels, binary))
+            pictures.show_array(axis, _paint(labels, binary, shown.class_names))
 
 
 def _window(shown: Plane, binary: bool) -> tuple[slice, slice]:
@@ -395,7 +407,10 @@ def _examples(
         for example in examples.as_numpy_iterator():
             key = example["key"].decode()
             if not keys or key in keys:
-                found[key] = {**example, "key": key}
+                image, labels = input_pipeline.mirrored(
+                    example["image"], example["labels"], described.size_divisor
+                )
+                found[key] = {"key": key, "image": image, "labels": labels}
             if keys and len(found) == len(set(keys)):
                 break
     for key in keys:

@@ -173,6 +173,7 @@ def _sample_grid(request: Request) -> Named:
             grader_word="truth" if switched else "grader",
             keys=shown.keys,
             title=results.title,
+            class_names=_class_names(results),
         )
         yield f"sample_grid_{_slug(results.title)}", figure
 
@@ -198,6 +199,7 @@ def _sample_comparison(request: Request) -> Named:
             samples=samples,
             grader_names=truth.names,
             title=key,
+            class_names=_class_names(first),
         )
         yield f"sample_comparison_{_slug(key)}", figure
 
@@ -244,6 +246,7 @@ def _uncertainty(request: Request) -> Named:
     several = {name: s for name, s in chosen.items() if len(s.samples[0]) > 1}
     if not several:
         raise UnavailableError("there is one sample per image; expected two or more")
+    names = _class_names(request.models()[0])
     for name, shown in several.items():
         figure = uncertainty.draw(
             images=shown.images,
@@ -251,6 +254,7 @@ def _uncertainty(request: Request) -> Named:
             samples=shown.samples,
             keys=shown.keys,
             title=name,
+            class_names=names,
         )
         yield f"uncertainty_{_slug(name)}", figure
 
@@ -288,6 +292,12 @@ def _write(
 
 def _is_switched(results: Results) -> bool:
     return results.has("mode_counts")
+
+
+def _class_names(results: Results) -> list[str]:
+    """Returns the names of all classes; none for street scenes with flips."""
+    names = results.summary["protocol"].get("classes") or []
+    return [] if _is_switched(results) else [str(name) for name in names]
 
 
 def _slug(name: str) -> str:

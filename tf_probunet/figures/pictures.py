@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib import patheffects
@@ -18,7 +19,7 @@ from tf_probunet.dataset.cityscapes_labels import (
     NUM_CLASSES,
     colorize,
 )
-from tf_probunet.figures import style
+from tf_probunet.figures import palette, style
 
 # About how many characters fit into an inch, times the font's size in points.
 _CHARACTERS_PER_INCH = 125
@@ -48,9 +49,15 @@ def show_image(axis: Axes, image: np.ndarray) -> None:
 
 
 def show_labels(
-    axis: Axes, image: np.ndarray, labels: np.ndarray, *, binary: bool, colour: str
+    axis: Axes,
+    image: np.ndarray,
+    labels: np.ndarray,
+    *,
+    binary: bool,
+    colour: str,
+    class_names: Sequence[str] = (),
 ) -> None:
-    """Shows a label map: its outline over the image, or its classes in colours.
+    """Shows a label map: outlines over the image, or the classes of a street scene.
 
     Args:
         axis: where to draw.
@@ -58,12 +65,42 @@ def show_labels(
         labels: [H, W].
         binary: whether to draw an outline of all marked pixels, instead of colours.
         colour: of the outline.
+        class_names: of all classes, the background first; none for a street scene. Each
+            class but the background has an outline in its colour.
     """
     if binary:
         show_image(axis, image)
         outline(axis, foreground(labels), colour)
+    elif has_outlines(class_names):
+        show_image(axis, image)
+        outline_classes(axis, labels, class_names)
     else:
         show_array(axis, colorize(labels))
+
+
+def keep_aspects(axes: Sequence[Axes], images: Sequence[np.ndarray]) -> None:
+    """Keeps pixels square in cells of one shape, if the images differ in size."""
+    if len({image.shape[:2] for image in images}) > 1:
+        for axis in axes:
+            axis.set_aspect("equal")
+
+
+def has_outlines(class_names: Sequence[str]) -> bool:
+    """Returns whether classes are drawn as outlines: all but those of street scenes."""
+    return len(class_names) > 0 and not palette.is_street(class_names)
+
+
+def outline_classes(
+    axis: Axes,
+    labels: np.ndarray,
+    class_names: Sequence[str],
+    width: float = 0.9,
+    **settings,
+) -> None:
+    """Draws the outline of each class but the background in its colour."""
+    colours = palette.colors(class_names) / 255
+    for label in range(1, len(class_names)):
+        outline(axis, labels == label, colours[label], width, **settings)
 
 
 def show_array(axis: Axes, array: np.ndarray, **settings):
@@ -74,7 +111,7 @@ def show_array(axis: Axes, array: np.ndarray, **settings):
 
 
 def outline(
-    axis: Axes, mask: np.ndarray, colour: str, width: float = 0.9, **settings
+    axis: Axes, mask: np.ndarray, colour: Any, width: float = 0.9, **settings
 ) -> None:
     """Draws the outline of a mask [H, W], closed at the border; nothing if empty."""
     if not mask.any():
@@ -93,17 +130,24 @@ def outline(
 
 
 def class_legend_height(
-    stacks: Sequence[np.ndarray], width: float = style.PAGE_WIDTH
+    stacks: Sequence[np.ndarray],
+    width: float = style.PAGE_WIDTH,
+    class_names: Sequence[str] = (),
 ) -> float:
     """Returns the inches that `class_legend` takes on a page of that width."""
-    rows = -(-len(_legend_entries(stacks)) // _legend_columns(width))
+    rows = -(-len(_legend_entries(stacks, class_names)) // _legend_columns(width))
     return _LINE_HEIGHT * rows + 0.1
 
 
-def class_legend(page: style.Page, stacks: Sequence[np.ndarray]) -> None:
-    """Names the colours of the classes that occur, at the bottom of the page."""
+def class_legend(
+    page: style.Page, stacks: Sequence[np.ndarray], class_names: Sequence[str] = ()
+) -> None:
+    """Names the colours of the classes that occur, at the bottom of the page.
+
+    Without `class_names`, they are those of street scenes.
+    """
     page.figure.legend(
-        handles=_legend_entries(stacks),
+        handles=_legend_entries(stacks, class_names),
         loc="lower center",
         ncols=_legend_columns(page.width),
         fontsize=style.SMALL,
@@ -130,8 +174,17 @@ def _legend_columns(width: float) -> int:
     return max(1, int(width / _LEGEND_ENTRY_WIDTH))
 
 
-def _legend_entries(stacks: Sequence[np.ndarray]) -> list[Patch]:
+def _legend_entries(
+    stacks: Sequence[np.ndarray], class_names: Sequence[str]
+) -> list[Patch]:
     present = np.unique(np.concatenate([np.unique(labels) for labels in stacks]))
+    if has_outlines(class_names):
+        colours = palette.colors(class_names) / 255
+        return [
+            Patch(color=colours[label], label=class_names[label])
+            for label in present
+            if 0 < label < len(class_names)
+        ]
     entries = [
         Patch(color=COLORS[label] / 255, label=CLASS_NAMES[label])
         for label in present

@@ -48,14 +48,16 @@ def draw(
     grader_word: str = "grader",
     keys: Sequence[str] = (),
     title: str = "",
+    class_names: Sequence[str] = (),
 ) -> Figure:
     """Draws each image with its graders and samples.
 
     How to read it: for lesions, the graders' outlines are orange and the samples' blue;
-    a picture without an outline means that this grader, or sample, sees no lesion. For
-    street scenes, colours are classes and black pixels are ignored. A good model's
-    samples vary as the graders do, in the same shares, empty ones included; each by
-    itself looks like the work of a grader.
+    a picture without an outline means that this grader, or sample, sees no lesion. With
+    several classes, each class has an outline in its own colour. For street scenes,
+    colours are classes and black pixels are ignored. A good model's samples vary as the
+    graders do, in the same shares, empty ones included; each by itself looks like the
+    work of a grader.
 
     Args:
         images: N images [H, W, C] in 0..1, each of its own size.
@@ -65,6 +67,7 @@ def draw(
         grader_word: what to call a grader's map.
         keys: [N], listed below the grid.
         title: above the grid.
+        class_names: of all classes, the background first; none for street scenes.
 
     Returns:
         The figure, at most as large as a page.
@@ -88,16 +91,27 @@ def draw(
         title=title,
         note=_key_note(keys),
         legend=() if binary else (*graders, *samples),
+        class_names=class_names,
     )
+    drawn = []
     for n, image in enumerate(images):
-        pictures.show_image(cells.axes(n, 0), image)
+        drawn.append(cells.axes(n, 0))
+        pictures.show_image(drawn[-1], image)
         shown = [(1 + g, labels, GRADER_COLOUR) for g, labels in enumerate(graders[n])]
         first = 1 + num_graders
         for s, labels in enumerate(samples[n]):
             shown.append((first + s, labels, SAMPLE_COLOUR))
         for place, labels, colour in shown:
-            axis = cells.axes(n, place)
-            pictures.show_labels(axis, image, labels, binary=binary, colour=colour)
+            drawn.append(cells.axes(n, place))
+            pictures.show_labels(
+                drawn[-1],
+                image,
+                labels,
+                binary=binary,
+                colour=colour,
+                class_names=class_names,
+            )
+    pictures.keep_aspects(drawn, images)
     return cells.page.figure
 
 
@@ -109,6 +123,7 @@ def compare(
     samples: Mapping[str, np.ndarray],
     grader_names: Sequence[str] | None = None,
     title: str = "",
+    class_names: Sequence[str] = (),
 ) -> Figure:
     """Draws one image with the samples of several models, a row for each.
 
@@ -123,6 +138,7 @@ def compare(
         samples: [S, H, W] labels of each model, by its name.
         grader_names: [G], if they are not just numbered.
         title: above the grid.
+        class_names: as for `draw`.
 
     Returns:
         The figure, as wide as a page.
@@ -135,11 +151,13 @@ def compare(
     height = width * image.shape[0] / image.shape[1]
     top = _HEADING_HEIGHT + (_TITLE_HEIGHT if title else 0)
     page_width = _NAME_WIDTH + columns * (width + _GAP)
-    bottom = 0 if binary else pictures.class_legend_height(stacks, page_width)
+    bottom = 0.0
+    if not binary:
+        bottom = pictures.class_legend_height(stacks, page_width, class_names)
     page = style.Page(page_width, top + (1 + len(samples)) * (height + _GAP) + bottom)
     page.text(page.width / 2, 0.05, title, ha="center", va="top")
     if not binary:
-        pictures.class_legend(page, stacks)
+        pictures.class_legend(page, stacks, class_names)
 
     def cell(row: int, col: int):
         x, y = _NAME_WIDTH + col * (width + _GAP), top + row * (height + _GAP)
@@ -150,16 +168,15 @@ def compare(
     for col, name in enumerate(["image", *names]):
         x = _NAME_WIDTH + col * (width + _GAP) + width / 2
         page.text(x, top - 0.02, name, ha="center", va="bottom", fontsize=style.SMALL)
+    look = {"binary": binary, "class_names": class_names}
     for col, labels in enumerate(graders, 1):
         axis = cell(0, col)
-        pictures.show_labels(axis, image, labels, binary=binary, colour=GRADER_COLOUR)
+        pictures.show_labels(axis, image, labels, colour=GRADER_COLOUR, **look)
     for row, (name, maps) in enumerate(samples.items(), 1):
         _name_row(page, top + row * (height + _GAP) + height / 2, name)
         for col, labels in enumerate(maps):
             axis = cell(row, col)
-            pictures.show_labels(
-                axis, image, labels, binary=binary, colour=SAMPLE_COLOUR
-            )
+            pictures.show_labels(axis, image, labels, colour=SAMPLE_COLOUR, **look)
     return page.figure
 
 

@@ -98,6 +98,7 @@ def draw(
     samples: Sequence[np.ndarray],
     keys: Sequence[str],
     title: str = "",
+    class_names: Sequence[str] = (),
 ) -> Figure:
     """Draws a row of maps per image: where the samples agree, and where they do not.
 
@@ -115,6 +116,8 @@ def draw(
         samples: [S, H, W] labels of each image, S at least 2.
         keys: [N].
         title: above the figure.
+        class_names: of all classes, the background first; none for street scenes. With
+            several classes, outlines in their colours take the place of street scenes.
 
     Returns:
         The figure, as wide as a page.
@@ -124,24 +127,28 @@ def draw(
     """
     binary = pictures.is_binary(*graders, *samples)
     columns = _LESION_COLUMNS if binary else _STREET_COLUMNS
+    if not binary and pictures.has_outlines(class_names):
+        columns = _CLASS_COLUMNS
     stacks = () if binary else (*graders, *samples)
     aspect = max(image.shape[0] / image.shape[1] for image in images)
-    sheet = _Sheet(len(images), len(columns), aspect, stacks)
+    sheet = _Sheet(len(images), len(columns), aspect, stacks, class_names)
     if title:
         sheet.page.text(
             sheet.page.width / 2, 0.04, title, ha="center", va="top", fontsize=9
         )
     most_bits = 1.0 if binary else _most_bits(samples)
     for row in range(len(images)):
-        view = _View(images[row], graders[row], samples[row], most_bits)
-        shown = [show(sheet.axes(row, c), view) for c, (_, show) in enumerate(columns)]
+        view = _View(images[row], graders[row], samples[row], most_bits, class_names)
+        axes = [sheet.axes(row, c) for c in range(len(columns))]
+        shown = [show(axis, view) for axis, (_, show) in zip(axes, columns)]
+        pictures.keep_aspects(axes, images)
         sheet.caption(row, keys[row], view.caption())
     for col, (heading, _) in enumerate(columns):
         sheet.heading(col, heading)
         if shown[col] is not None:
             sheet.colour_bar(col, shown[col])
     if stacks:
-        pictures.class_legend(sheet.page, stacks)
+        pictures.class_legend(sheet.page, stacks, class_names)
     return sheet.page.figure
 
 
@@ -149,9 +156,16 @@ class _Sheet:
     """Places rows of pictures on a page, with captions and colour bars."""
 
     def __init__(
-        self, num_rows: int, num_cols: int, aspect: float, stacks: Sequence[np.ndarray]
+        self,
+        num_rows: int,
+        num_cols: int,
+        aspect: float,
+        stacks: Sequence[np.ndarray],
+        class_names: Sequence[str],
     ) -> None:
-        legend = pictures.class_legend_height(stacks) if stacks else 0.0
+        legend = 0.0
+        if stacks:
+            legend = pictures.class_legend_height(stacks, class_names=class_names)
         spare = _TOP + _BAR_HEIGHT + legend
         self._num_rows = num_rows
         self._width = min(
@@ -212,7 +226,9 @@ class _View:
         graders: np.ndarray,
         samples: np.ndarray,
         most_bits: float,
+        class_names: Sequence[str] = (),
     ) -> None:
+        self.class_names = class_names
         self.image, self.graders, self.samples = image, graders, samples
         self.most_bits = most_bits
         self.pair = most_different(samples)
@@ -292,7 +308,15 @@ def _show_second(axis: Axes, view: _View) -> None:
 
 
 def _show_classes(axis: Axes, view: _View, labels: np.ndarray) -> None:
-    pictures.show_labels(axis, view.image, labels, binary=False, colour="")
+    pictures.show_labels(
+        axis, view.image, labels, binary=False, colour="", class_names=view.class_names
+    )
+
+
+def _show_class_graders(axis: Axes, view: _View) -> None:
+    pictures.show_image(axis, view.image)
+    for labels in view.graders:
+        pictures.outline_classes(axis, labels, view.class_names, width=0.6)
 
 
 _LESION_COLUMNS = (
@@ -311,4 +335,10 @@ _STREET_COLUMNS = (
     ("entropy in bits", _show_class_entropy),
     ("most different pair", _show_first),
     ("", _show_second),
+)
+
+_CLASS_COLUMNS = (
+    ("image", _show_only_image),
+    ("graders", _show_class_graders),
+    *_STREET_COLUMNS[2:],
 )

@@ -37,6 +37,8 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         seed: the seed of everything random in training.
         is_stochastic: whether the samples depend on the seed.
         max_samples: the number of different samples, or None if there is no limit.
+        has_weights: whether `weighted(image, num_samples, seed)` draws samples with
+            weights.
         samplings: the ways of drawing that `sample` knows. A model that has more than
             the first takes their name as its argument `sampling`.
         bad_step: the first step with a term that was not finite, or -1.
@@ -47,6 +49,7 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
 
     is_stochastic = False
     max_samples: int | None = None
+    has_weights = False
     samplings: tuple[str, ...] = SAMPLINGS[:1]
 
     def __init__(self, config: ModelConfig, seed: int = 0, name: str | None = None):
@@ -289,15 +292,20 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         """
         labels = grader_maps(batch)
         num_graders, num_maps = labels.shape[1], logits.shape[1]
+        mask = batch.get("grader_mask")
         return self.cross_entropy(
             tf.repeat(logits[:, None], num_graders, axis=1),
             tf.repeat(labels[:, :, None], num_maps, axis=2),
+            None if mask is None else tf.repeat(mask[..., None], num_maps, axis=2),
         )
 
-    def cross_entropy(self, logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+    def cross_entropy(
+        self, logits: tf.Tensor, labels: tf.Tensor, counted: tf.Tensor | None = None
+    ) -> tf.Tensor:
         """Sums the weighted cross-entropy of logits [..., H, W, K]: [...].
 
-        A pixel of pooled logits counts as many times as it has labels.
+        It is 0 for label maps that only pad a batch, if `counted` [...] says so. A
+        pixel of pooled logits counts as many times as it has labels.
         """
         kept = self._at_size(labels, logits)
         nats = losses.cross_entropy(
@@ -305,6 +313,7 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
             labels=kept,
             ignore_label=self.config.ignore_label,
             class_balance=self.config.class_balance,
+            counted=counted,
         )
         if self.config.input_pooling == 1:
             return nats
@@ -435,6 +444,14 @@ def grader_maps(batch: Batch) -> tf.Tensor:
     """Returns the labels with an axis for the graders: [B, G, H, W]."""
     labels = batch["labels"]
     return labels[:, None] if labels.shape.rank == 3 else labels
+
+
+def map_weights(batch: Batch) -> tf.Tensor:
+    """Returns the weight of each label map of its image, [B, G]; each row sums to 1."""
+    if "grader_mask" in batch:
+        return losses.mask_weights(batch["grader_mask"])
+    labels = grader_maps(batch)
+    return tf.fill(tf.shape(labels)[:2], 1.0 / labels.shape[1])
 
 
 def grader_weights(batch: Batch) -> tf.Tensor | None:

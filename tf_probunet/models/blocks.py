@@ -33,9 +33,11 @@ class Initializers:
 
     def bias(self) -> tf.keras.initializers.Initializer:
         """Returns an initialiser for the next bias."""
-        return tf.keras.initializers.TruncatedNormal(
-            stddev=_BIAS_STDDEV, seed=self._next()
-        )
+        return self.normal(_BIAS_STDDEV)
+
+    def normal(self, stddev: float) -> tf.keras.initializers.Initializer:
+        """Returns an initialiser that draws from a truncated normal distribution."""
+        return tf.keras.initializers.TruncatedNormal(stddev=stddev, seed=self._next())
 
     def _next(self) -> int:
         self._count += 1
@@ -121,6 +123,13 @@ class Decoder(tf.keras.layers.Layer):
             x = block_input(scale, x) if block_input else x
             x = self._blocks[scale](x)
         return x
+
+
+def merged(x: tf.Tensor) -> tf.Tensor:
+    """Reshapes [B, S, ...] to [B S, ...]."""
+    shape = tf.shape(x)
+    size = tf.concat([[shape[0] * shape[1]], shape[2:]], axis=0)
+    return tf.ensure_shape(tf.reshape(x, size), [None, *x.shape[2:]])
 
 
 def channels(config: ModelConfig) -> list[int]:

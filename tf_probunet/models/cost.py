@@ -55,24 +55,28 @@ class Cost:
         per_sample: layers that run once per sample.
         training_only: layers that sampling does not need: the posterior net.
         copies: the number of members of an ensemble; each has all these layers.
+        other_parameters: trained numbers that are no layer.
     """
 
     per_image: Sequence[Conv]
     per_sample: Sequence[Conv]
     training_only: Sequence[Conv] = ()
     copies: int = 1
+    other_parameters: int = 0
 
     @property
     def parameters(self) -> int:
         """The number of trained parameters."""
-        layers = [*self.per_image, *self.per_sample, *self.training_only]
-        return self.copies * sum(layer.parameters for layer in layers)
+        return self.sampling_parameters + self.copies * sum(
+            layer.parameters for layer in self.training_only
+        )
 
     @property
     def sampling_parameters(self) -> int:
         """The number of parameters that sampling needs."""
         layers = [*self.per_image, *self.per_sample]
-        return self.copies * sum(layer.parameters for layer in layers)
+        own = sum(layer.parameters for layer in layers) + self.other_parameters
+        return self.copies * own
 
     def multiply_adds(self, num_samples: int) -> int:
         """Returns the multiply-adds of drawing samples for one image."""
@@ -149,6 +153,19 @@ def _ssn_cost(config: ModelConfig, size: tuple[int, int]) -> Cost:
     return Cost(once, [Conv(1, rank, classes, _pixels(size, 0), is_learned=False)])
 
 
+def _mixture_cost(config: ModelConfig, size: tuple[int, int]) -> Cost:
+    base, latent = config.base_channels, config.num_latents
+    unet = _unet(config, config.image_channels, size)
+    widest = channels(config)[-1]
+    gate = [Conv(1, widest, base, 1), Conv(1, base, config.num_experts, 1)]
+    # r(z) and s(z), once for each sample.
+    modulation = 2 * [Conv(1, latent, base, 1), Conv(1, base, base, 1)]
+    each = [*modulation, *_head(config, config.num_classes, size)]
+    # The experts themselves: means and deviations.
+    experts = config.num_experts * latent
+    return Cost([*unet, *gate], each, other_parameters=2 * experts)
+
+
 _COSTS = {
     "prob_unet": _prob_unet_cost,
     "unet": _unet_cost,
@@ -156,6 +173,7 @@ _COSTS = {
     "m_heads": _m_heads_cost,
     "image2image_vae": _prob_unet_cost,
     "ssn": _ssn_cost,
+    "mixture": _mixture_cost,
 }
 
 

@@ -14,6 +14,7 @@ def cross_entropy(
     labels: tf.Tensor,
     ignore_label: int | None = None,
     class_balance: float = 0.0,
+    counted: tf.Tensor | None = None,
 ) -> tf.Tensor:
     """Returns -log P_c(Y | S), summed over pixels (the first term of Eq. 4).
 
@@ -23,6 +24,7 @@ def cross_entropy(
         ignore_label: pixels with this label do not count.
         class_balance: weigh a pixel by n^-class_balance, where n is how many of all
             these pixels have its label. The mean weight is 1.
+        counted: [...] bool, the label maps whose pixels count; None for all.
 
     Returns:
         [...], in nats per image.
@@ -32,6 +34,8 @@ def cross_entropy(
         labels = tf.where(labels == ignore_label, 0, labels)
     else:
         counts = tf.ones_like(labels, logits.dtype)
+    if counted is not None:
+        counts *= tf.cast(counted, logits.dtype)[..., None, None]
     nats = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
     if class_balance:
         frequencies = tf.math.bincount(
@@ -225,6 +229,74 @@ def energy_distance(
     Returns:
         [B].
     """
+    samples, graders = _foreground(probabilities, labels, ignore_label, grader_mask)
+    weights = None if grader_mask is None else mask_weights(grader_mask, samples.dtype)
+    cross = _products(samples, graders, epsilon, sample_weights, weights)
+    among_graders = _products(graders, graders, epsilon, weights, weights)
+    among_samples = _among_samples(samples, epsilon, overlap, sample_weights)
+    return 2.0 * cross - among_samples - among_graders
+
+
+def grader_distances(
+    *,
+    probabilities: tf.Tensor,
+    labels: tf.Tensor,
+    ignore_label: int | None = None,
+    grader_mask: tf.Tensor | None = None,
+    epsilon: float = 1e-3,
+) -> tf.Tensor:
+    """Returns 1 - soft IoU of each sample with each grader, [B, S, G].
+
+    The arguments and the distance are those of `energy_distance`.
+    """
+    samples, graders = _foreground(probabilities, labels, ignore_label, grader_mask)
+    return _pairs(samples, graders, epsilon)
+
+
+def greedy_coupling(
+    costs: tf.Tensor, label_weights: tf.Tensor, capacity: tf.Tensor
+) -> tf.Tensor:
+    """Couples samples with graders, the cheapest pairs first.
+
+    Each pair in turn gets as much as its grader still has and its sample can still
+    take. With a capacity of 1, each grader goes to its nearest sample.
+
+    Args:
+        costs: [B, S, G].
+        label_weights: [B, G] with a sum of 1 for each image: what the graders have.
+        capacity: the most that a sample can take, at least 0.5. Scalar.
+
+    Returns:
+        The coupling [B, S, G] without a gradient. Its sum over the samples is
+        `label_weights`, if there are enough samples.
+    """
+    num_samples, num_graders = costs.shape[1:]
+    size = num_samples * num_graders
+    flat = tf.reshape(tf.stop_gradient(costs), [-1, size])
+    left = tf.cast(label_weights, costs.dtype)
+    room = tf.fill(tf.shape(costs)[:2], tf.cast(capacity, costs.dtype))
+    coupling = tf.zeros_like(flat)
+    # Every round empties a grader or fills a sample, and at most two can be filled.
+    for _ in range(num_graders + 2):
+        amount = tf.minimum(room[:, :, None], left[:, None])  # [B, S, G]
+        possible = tf.reshape(amount, [-1, size]) > 1e-6
+        best = tf.argmin(tf.where(possible, flat, flat.dtype.max), axis=1)
+        chosen = tf.one_hot(best, size, dtype=flat.dtype)
+        moved = chosen * tf.reshape(amount, [-1, size])
+        coupling += moved
+        moved = tf.reshape(moved, [-1, num_samples, num_graders])
+        room -= tf.reduce_sum(moved, axis=2)
+        left -= tf.reduce_sum(moved, axis=1)
+    return tf.reshape(coupling, [-1, num_samples, num_graders])
+
+
+def _foreground(
+    probabilities: tf.Tensor,
+    labels: tf.Tensor,
+    ignore_label: int | None,
+    grader_mask: tf.Tensor | None,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns the foreground of samples and graders, 0 where pixels do not count."""
     num_classes = probabilities.shape[-1]
     samples = probabilities[..., 1:]
     graders = tf.one_hot(labels - 1, num_classes - 1, dtype=samples.dtype)
@@ -235,11 +307,7 @@ def energy_distance(
         counts = tf.reduce_all(counts, axis=1)  # [B, H, W]
         counts = tf.cast(counts, samples.dtype)[:, None, ..., None]
         samples, graders = samples * counts, graders * counts
-    weights = None if grader_mask is None else mask_weights(grader_mask, samples.dtype)
-    cross = _products(samples, graders, epsilon, sample_weights, weights)
-    among_graders = _products(graders, graders, epsilon, weights, weights)
-    among_samples = _among_samples(samples, epsilon, overlap, sample_weights)
-    return 2.0 * cross - among_samples - among_graders
+    return samples, graders
 
 
 def mask_weights(mask: tf.Tensor, dtype: tf.DType = tf.float32) -> tf.Tensor:
@@ -428,17 +496,22 @@ def _products(
 
     The weights [B, N] of the maps sum to one; None stands for equal weights.
     """
-    shared = tf.einsum("bshwk,bghwk->bsgk", first, second)
-    areas = (tf.reduce_sum(maps, axis=[2, 3]) for maps in (first, second))  # [B, ., K]
-    first_areas, second_areas = areas
-    together = first_areas[:, :, None] + second_areas[:, None]
-    distances = _distance(shared, together, epsilon)
+    distances = _pairs(first, second, epsilon)
     for weights in (first_weights, second_weights):  # Axis 1, and then what is left.
         if weights is None:
             distances = tf.reduce_mean(distances, axis=1)
         else:
             distances = tf.einsum("bn,bn...->b...", weights, distances)
     return distances
+
+
+def _pairs(first: tf.Tensor, second: tf.Tensor, epsilon: float) -> tf.Tensor:
+    """Returns the distances [B, S, G] of all pairs, with products as intersections."""
+    shared = tf.einsum("bshwk,bghwk->bsgk", first, second)
+    areas = (tf.reduce_sum(maps, axis=[2, 3]) for maps in (first, second))  # [B, ., K]
+    first_areas, second_areas = areas
+    together = first_areas[:, :, None] + second_areas[:, None]
+    return _distance(shared, together, epsilon)
 
 
 def _minima(

@@ -20,14 +20,10 @@ from tf_probunet.models.base import (
     grader_maps,
     grader_weights,
 )
-from tf_probunet.models.blocks import Initializers
-from tf_probunet.models.f_comb import FComb
+from tf_probunet.models.blocks import Initializers, merged
+from tf_probunet.models.f_comb import FComb, chunk_size, decode_in_chunks
 from tf_probunet.models.latent import GaussianEncoder, Latents, MixtureEncoder
 from tf_probunet.models.unet import UNetCore
-
-# The most activations of f_comb that are held at once (4 MB), unless a single sample of
-# the batch has more. On a CPU, 2 to 16 MB take the same time and 64 MB take longer.
-_MAX_ACTIVATIONS = 2**20
 
 
 class ProbUNet(SegmentationModel):
@@ -117,7 +113,7 @@ class ProbUNet(SegmentationModel):
         )
         images = tf.repeat(features[:, None], num_samples, axis=1)
         inputs = tf.concat([images, planes], axis=-1)  # [B, S, H, W, C + L]
-        logits = self.f_comb(self.unet(_merge(inputs)))[:, 0]  # [B S, H, W, K]
+        logits = self.f_comb(self.unet(merged(inputs)))[:, 0]  # [B S, H, W, K]
         new_shape = tf.concat([tf.shape(z)[:2], tf.shape(logits)[1:]], axis=0)
         return tf.reshape(logits, new_shape)  # [B, S, H, W, K]
 
@@ -156,9 +152,10 @@ class ProbUNet(SegmentationModel):
         z = posterior.mean() + posterior.stddev() * drawn  # [B G, L]
         z = tf.reshape(z, [-1, num_graders, self.config.num_latents])
         logits = self.decode(features, z)  # [B, G, H, W, K]
+        nats = self.cross_entropy(logits, labels, batch.get("grader_mask"))
         weights = grader_weights(batch)
         settings = {
-            "nats": tf.reshape(self.cross_entropy(logits, labels), [-1]),
+            "nats": tf.reshape(nats, [-1]),
             "beta": kl_weight * self.config.kl_beta,
             "weights": None if weights is None else tf.reshape(weights, [-1]),
         }
@@ -213,7 +210,7 @@ class ProbUNet(SegmentationModel):
     ) -> tfd.MultivariateNormalDiag:
         """Returns the posterior of each grader of labels [B, G, H, W]: batch [B G]."""
         return self.posterior(
-            image=tf.repeat(image, labels.shape[1], axis=0), labels=_merge(labels)
+            image=tf.repeat(image, labels.shape[1], axis=0), labels=merged(labels)
         )
 
     def sample(
@@ -292,36 +289,13 @@ class ProbUNet(SegmentationModel):
 
         The arguments and the result are those of `decode`.
         """
-        num_samples = tf.shape(z)[1]
-        chunk = self._chunk_size(features)
-        num_chunks = -(-num_samples // chunk)
         # The part of f_comb that does not see z is computed before the loop.
         shared = self.f_comb.project(features) if self._late else features
         decode = self.f_comb.combine if self._late else self.decode
-
-        def decode_chunk(i: tf.Tensor, outputs: tf.TensorArray):
-            logits = decode(shared, z[:, i * chunk : (i + 1) * chunk])
-            # With the samples first, chunks of unequal size can be joined.
-            return i + 1, outputs.write(i, tf.transpose(logits, [1, 0, 2, 3, 4]))
-
-        outputs = tf.TensorArray(tf.float32, num_chunks, infer_shape=False)
-        _, outputs = tf.while_loop(
-            lambda i, _: i < num_chunks,
-            decode_chunk,
-            (tf.constant(0), outputs),
-            parallel_iterations=1,
-        )
-        logits = tf.transpose(outputs.concat(), [1, 0, 2, 3, 4])
-        return tf.ensure_shape(logits, [None] * 4 + [self.config.num_classes])
+        chunk = self._chunk_size(features)
+        return decode_in_chunks(decode, shared, z, chunk, self.config.num_classes)
 
     def _chunk_size(self, features: tf.Tensor) -> tf.Tensor:
         if not self._late:
             return tf.constant(1)  # Each sample runs a whole U-Net; more gain nothing.
-        return tf.maximum(1, _MAX_ACTIVATIONS // tf.size(features))
-
-
-def _merge(x: tf.Tensor) -> tf.Tensor:
-    """Reshapes [B, S, ...] to [B S, ...]."""
-    shape = tf.shape(x)
-    merged = tf.concat([[shape[0] * shape[1]], shape[2:]], axis=0)
-    return tf.ensure_shape(tf.reshape(x, merged), [None, *x.shape[2:]])
+        return chunk_size(features)

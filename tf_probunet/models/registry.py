@@ -75,6 +75,11 @@ MODELS = {
     "dropout_unet": Entry("Dropout U-Net", "DropoutUNet"),
     "m_heads": Entry("M-Heads", "MHeads"),
     "ssn": Entry("Stochastic Segmentation Network", "SSN"),
+    "mixture": Entry(
+        "Mixture of Stochastic Experts",
+        "Mixture",
+        defaults={"latent_dim": 1, "beta": 1.0},
+    ),
     "image2image_vae": Entry(
         "Image2Image VAE",
         "Image2ImageVAE",
@@ -122,6 +127,7 @@ VARIANTS = {
         for number in (4, 8, 16)
     },
     "ssn": Variant("Stochastic Segmentation Network", "ssn"),
+    "mixture": Variant("Mixture of Stochastic Experts", "mixture"),
     "image2image_vae": Variant("Image2Image VAE", "image2image_vae"),
 }
 

@@ -40,9 +40,24 @@ class UNetCore(tf.keras.layers.Layer):
 
         If `enlarged` is false, the features stay at the pooled resolution.
         """
+        return self.decode(self.encode(image, encoder_input), decoder_input, enlarged)
+
+    def encode(
+        self, image: tf.Tensor, encoder_input: BlockInput = None
+    ) -> list[tf.Tensor]:
+        """Maps an image to the encoder's feature maps, the finest first."""
         if self._pool is not None:
             image = self._pool(image)
-        x = self.decoder(self.encoder(image, encoder_input), decoder_input)
+        return self.encoder(image, encoder_input)
+
+    def decode(
+        self,
+        skips: list[tf.Tensor],
+        decoder_input: BlockInput = None,
+        enlarged: bool = True,
+    ) -> tf.Tensor:
+        """Maps the result of `encode` to the features that a call returns."""
+        x = self.decoder(skips, decoder_input)
         if self._enlarge is not None and enlarged:
             x = tf.cast(self._enlarge(x), x.dtype)  # It returns float32, whatever x is.
         return x

@@ -8,13 +8,14 @@ from matplotlib.patches import Patch, Rectangle
 
 from tf_probunet.artifacts.saved_model import LoadedModel
 from tf_probunet.figures import pictures, style
+from tf_probunet.figures.palette import colors
 from tf_probunet.predict.grid import Region
 from tf_probunet.predict.intensity import brightened
-from tf_probunet.predict.palette import colors
 from tf_probunet.predict.prediction import Prediction
-from tf_probunet.predict.summary import area_text, presence
+from tf_probunet.predict.summary import area_text, foreground_classes, presence
 
 _MAX_SHOWN = 8
+_AREAS_SHOWN = 2  # More classes do not fit below a panel.
 _COLUMNS = 4
 _LEGEND_COLUMNS = 6
 _PANEL = 1.68
@@ -68,16 +69,33 @@ def render(prediction: Prediction, model: LoadedModel) -> bytes:
     _show_overview(panel, first, prediction, model)
     if not first and len(model.class_names) == 2:
         _show_all(panel(0, 3), prediction)
+    elif not first and pictures.has_outlines(model.class_names):
+        _show_all_classes(panel(0, 3), prediction, model)
     for i, hypothesis in enumerate(shown):
         axis = panel(1 + i // _COLUMNS, i % _COLUMNS)
         labels = prediction.seen(prediction.labels[hypothesis.sample])
         _show_labels(axis, prediction, labels, _OUTLINES[i % len(_OUTLINES)], model)
-        what = "nothing" if hypothesis.is_empty else area_text(labels > 0, prediction)
-        if len(model.class_names) == 2:
+        if model.has_background:
+            what = _areas(prediction, labels, model)
             _caption(axis, f"{hypothesis.probability:.0%}: {what}")
         else:
             _caption(axis, f"{hypothesis.probability:.0%}")
     return style.to_png(page.figure, _DPI)
+
+
+def _areas(prediction: Prediction, labels: np.ndarray, model: LoadedModel) -> str:
+    """Returns the area of what is marked, of each class if there are several."""
+    if not labels.any():
+        return "nothing"
+    if len(model.class_names) == 2:
+        return area_text(labels > 0, prediction)
+    parts = [
+        f"{name} {area_text(labels == label, prediction)}"
+        for label, name in foreground_classes(model)
+        if (labels == label).any()
+    ]
+    more = f" and {len(parts) - _AREAS_SHOWN} more" if len(parts) > _AREAS_SHOWN else ""
+    return ", ".join(parts[:_AREAS_SHOWN]) + more
 
 
 def _title(prediction: Prediction) -> str:
@@ -120,6 +138,8 @@ def _legend_entries(prediction: Prediction, model: LoadedModel) -> list[Patch]:
         return []
     mean = prediction.mean[prediction.grid.seen_in_image.slices].argmax(-1)
     present = np.union1d(prediction.seen(prediction.labels), mean)
+    if pictures.has_outlines(model.class_names):  # The background has no outline.
+        present = present[present > 0]
     palette = colors(model.class_names) / 255
     return [Patch(color=palette[k], label=model.class_names[k]) for k in present]
 
@@ -165,7 +185,12 @@ def _show_overview(
         pictures.show_array(axis, mean[..., 1], cmap="gray", vmin=0, vmax=1)
         _caption(axis, f"mean probability, up to {mean[..., 1].max():.2f}")
     else:
-        pictures.show_array(axis, colors(model.class_names)[mean.argmax(-1)])
+        likely = mean.argmax(-1)
+        if pictures.has_outlines(model.class_names):
+            pictures.show_image(axis, brightened(prediction.seen_image))
+            pictures.outline_classes(axis, likely, model.class_names, 1.3)
+        else:
+            pictures.show_array(axis, colors(model.class_names)[likely])
         _caption(axis, "most probable class")
     axis = panel(0, first + 2)
     entropy = prediction.seen(prediction.entropy)
@@ -186,6 +211,15 @@ def _show_all(axis: Axes, prediction: Prediction) -> None:
     _caption(axis, "all of them")
 
 
+def _show_all_classes(axis: Axes, prediction: Prediction, model: LoadedModel) -> None:
+    """Shows the outlines of all classes of the hypotheses drawn below in one panel."""
+    pictures.show_image(axis, brightened(prediction.seen_image))
+    for hypothesis in prediction.hypotheses.found[:_MAX_SHOWN]:
+        labels = prediction.seen(prediction.labels[hypothesis.sample])
+        pictures.outline_classes(axis, labels, model.class_names, 0.7)
+    _caption(axis, "all of them")
+
+
 def _show_labels(
     axis: Axes,
     prediction: Prediction,
@@ -196,6 +230,9 @@ def _show_labels(
     if len(model.class_names) == 2:
         pictures.show_image(axis, brightened(prediction.seen_image))
         pictures.outline(axis, labels > 0, colour, 1.3)
+    elif pictures.has_outlines(model.class_names):
+        pictures.show_image(axis, brightened(prediction.seen_image))
+        pictures.outline_classes(axis, labels, model.class_names, 1.3)
     else:
         pictures.show_array(axis, colors(model.class_names)[labels])
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from tf_probunet import limits
 from tf_probunet.artifacts.saved_model import LoadedModel
+from tf_probunet.config import sides
 from tf_probunet.imaging.crop_config import CropConfig
 from tf_probunet.imaging.input_image import InputImage
 from tf_probunet.imaging.resampling import resample
@@ -367,7 +368,7 @@ def _notes(
     notes += _resolution_notes(image, model, crop, planned)
     if model.dataset["intensity"] == "hu" and image.pixels.min() >= 0:
         notes.append("no value is below 0, which is odd for Hounsfield units")
-    seen, side = planned.seen.shape, model.data.crop_size
+    seen, crop_sides = planned.seen.shape, sides(model.data.crop_size)
     frame = model.data.frame_size
     if model.is_lidc and not crop.cuts and _exceeds_frame(image, model):
         notes.append(
@@ -376,11 +377,15 @@ def _notes(
             "cuts one out"
         )
     # Street scenes are scored whole, even if the training took crops.
-    elif side and max(seen) > 2 * side and model.camera_frame is None:
+    elif (
+        model.data.crop_size
+        and any(s > 2 * side for s, side in zip(seen, crop_sides))
+        and model.camera_frame is None
+    ):
         cuts = "--center or --region cut" if frame else "--region cuts"
         notes.append(
             f"the model sees {seen[0]}x{seen[1]} pixels, but it was trained on crops "
-            f"of {side}x{side}; {cuts} one out"
+            f"of {crop_sides[0]}x{crop_sides[1]}; {cuts} one out"
         )
     return notes
 

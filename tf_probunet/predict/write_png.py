@@ -8,7 +8,7 @@ import numpy as np
 import PIL.Image
 
 from tf_probunet.artifacts.saved_model import LoadedModel
-from tf_probunet.predict.palette import colors
+from tf_probunet.figures.palette import colors
 from tf_probunet.predict.prediction import Prediction
 
 

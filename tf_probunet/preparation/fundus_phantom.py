@@ -7,7 +7,6 @@ and a grader follows one of them. If the cup is faint, some graders see none.
 
 from __future__ import annotations
 
-import dataclasses
 import pathlib
 
 import numpy as np
@@ -15,7 +14,7 @@ import PIL.Image
 import scipy.ndimage
 
 from tf_probunet import files, locks
-from tf_probunet.config import Checked, field
+from tf_probunet.config import FundusConfig
 from tf_probunet.hashing import salted_hash
 
 CLASS_NAMES = ("background", "disc", "cup")
@@ -29,18 +28,6 @@ _COLORS = ((0, 0, 0), (0, 200, 0), (0, 90, 255))
 _HABITS = (-0.06, -0.03, 0.0, 0.0, 0.03, 0.06)
 _RETINA, _DISC, _CUP = (150, 62, 28), (228, 150, 84), (250, 226, 180)
 _VESSEL = (104, 24, 18)
-
-
-@dataclasses.dataclass(frozen=True)
-class FundusConfig(Checked):
-    """The number and size of the pictures."""
-
-    num_patients: int = field(
-        30, "patients, with two eyes each", at_least=3, at_most=9999
-    )
-    height: int = field(300, "height of the pictures", at_least=32, at_most=4096)
-    width: int = field(400, "width of the pictures", at_least=32, at_most=4096)
-    seed: int = field(0, "seed of everything random", at_least=0, below=2**63)
 
 
 @locks.holding("out_dir")

@@ -16,7 +16,7 @@ import tensorflow as tf
 from tf_probunet import damage, files, locks, models
 from tf_probunet.artifacts import saved_model
 from tf_probunet.artifacts.saved_model_dir import SavedModelDir
-from tf_probunet.config import Config
+from tf_probunet.config import SIZE, Config, sides
 from tf_probunet.dataset import input_pipeline, records, task
 from tf_probunet.hashing import salted_hash
 from tf_probunet.models.base import Batch, SegmentationModel
@@ -106,11 +106,11 @@ def fit_to_data(config: Config, info: records.DatasetInfo) -> Config:
     for name in ("crop_size", "eval_size", "scored_size"):
         size = getattr(config.data, name)
         least = "x".join(map(str, spec.smallest_size))
-        if size > min(spec.smallest_size):
+        if any(s > least for s, least in zip(sides(size), spec.smallest_size)):
             some = "some of the" if spec.min_size else "the"
             raise ValueError(
-                f"{name} is {size}, but {some} images of {info.data_dir} are only "
-                f"{least}"
+                f"{name} is {_text(size)}, but {some} images of {info.data_dir} are "
+                f"only {least}"
             )
     divisor = config.model.size_divisor
     if not config.data.crop_size:
@@ -150,6 +150,10 @@ def fit_to_data(config: Config, info: records.DatasetInfo) -> Config:
         ignore_label=spec.ignore_label,
     )
     return dataclasses.replace(config, model=model)
+
+
+def _text(size: SIZE) -> str:
+    return str(size) if isinstance(size, int) else ",".join(map(str, size))
 
 
 def build(config: Config) -> tuple[SegmentationModel, tf.train.Checkpoint]:

@@ -58,6 +58,8 @@ class Validator:
             examples, info.spec, batch, size=size
         ).cache()
         self._score = _scorer(info, config)
+        plain = config.data.task == "plain"
+        self._class_names = info.spec.class_names if plain else ()
 
     def loss(self) -> dict[str, float]:
         """Returns the mean of each term of the objective."""
@@ -111,7 +113,12 @@ class Validator:
             samples += [*self._draw(batch["image"], count, self._seed, self._sample)]
             images += [*batch["image"].numpy()]
             graders += input_pipeline.grader_stacks(batch)
-        figure = sample_grid.draw(images=images, graders=graders, samples=samples)
+        figure = sample_grid.draw(
+            images=images,
+            graders=graders,
+            samples=samples,
+            class_names=self._class_names,
+        )
         return style.to_png(figure)
 
     def _picture_batches(self) -> Iterator[dict[str, tf.Tensor]]:
@@ -291,7 +298,9 @@ def write_settings(
 
     sections = config.to_json()
     flat = {
-        f"{section}/{name}": "none" if value is None else value
+        f"{section}/{name}": str(value).lower()
+        if value is None or isinstance(value, tuple)
+        else value
         for section, values in sections.items()
         for name, value in values.items()
     }

@@ -187,7 +187,7 @@ def values_in(mask: RawMask, path: files.Path) -> list[int] | None:
     """
     if mask.values is None or (mask.colors is not None and not mask.starts_black):
         return None
-    found = np.unique(mask.values)
+    found = np.flatnonzero(np.bincount(mask.values.ravel()))
     if len(found) > MAX_VALUES:
         raise ValueError(_too_many(path, len(found), found))
     return [int(value) for value in found]
@@ -244,7 +244,10 @@ def _mapped(
     path: files.Path,
     show: Any,
 ) -> np.ndarray:
-    found, where = np.unique(numbers, return_inverse=True)
+    if numbers.max() <= _MAX_VALUE:  # Much quicker than sorting all pixels.
+        found, where = np.flatnonzero(np.bincount(numbers.ravel())), None
+    else:
+        found, where = np.unique(numbers, return_inverse=True)
     unknown = [int(number) for number in found if int(number) not in table]
     if unknown and mask.transparent is not None:
         seen = set(np.unique(numbers[~mask.transparent]).tolist())
@@ -257,6 +260,10 @@ def _mapped(
             + (", ..." if len(table) > _MAX_LISTED else "")
         )
     labels = np.array([table.get(int(number), 0) for number in found], np.uint8)
+    if where is None:
+        by_number = np.zeros(int(found[-1]) + 1, np.uint8)
+        by_number[found] = labels
+        return by_number[numbers]
     return labels[where.reshape(numbers.shape)]
 
 

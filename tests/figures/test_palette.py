@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tf_probunet.dataset import cityscapes_labels
-from tf_probunet.predict.palette import colors
+from tf_probunet.figures.palette import colors
 
 
 def test_colours_are_all_different():
