@@ -28,6 +28,7 @@ _PUBLIC = {
     "MHeads": "api.models",
     "SSN": "api.models",
     "Mixture": "api.models",
+    "HPUNet": "api.models",
     "Image2ImageVAE": "api.models",
     "train": "api.training",
     "TrainedRun": "api.training",

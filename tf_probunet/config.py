@@ -357,6 +357,30 @@ class ModelConfig(Checked):
         at_least=1,
         at_most=4096,
     )
+    num_latent_scales: int = field(
+        3,
+        "hpu_net: scales of the decoder that have latents, from the coarsest on",
+        at_least=1,
+        at_most=12,
+    )
+    hierarchy_loss: str = field(
+        "geco",
+        "hpu_net: geco keeps the cross-entropy of hard pixels at --pixel_nats and "
+        "minimises the KL divergence; elbo is the evidence lower bound with --beta",
+        choices=("geco", "elbo"),
+    )
+    hardest_share: float = field(
+        0.02,
+        "hpu_net with geco: share of the pixels that are drawn among the hardest; 1 "
+        "for all pixels",
+        at_least=1e-6,
+        at_most=1,
+    )
+    pixel_nats: float = field(
+        0.05,
+        "hpu_net with geco: the cross-entropy of these pixels to reach, in nats",
+        at_least=1e-6,
+    )
     num_experts: int = field(4, "mixture: number of experts", at_least=1, at_most=256)
     expert_samples: int = field(
         4,
@@ -413,6 +437,15 @@ class ModelConfig(Checked):
             raise ValueError(
                 f"prior_components is {self.prior_components} with a fixed prior, "
                 "expected 1"
+            )
+        if self.name == "hpu_net" and self.input_pooling > 1:
+            raise ValueError(
+                f"input_pooling is {self.input_pooling}, expected 1 for hpu_net"
+            )
+        if self.name == "hpu_net" and self.num_latent_scales > self.num_scales:
+            raise ValueError(
+                f"num_latent_scales is {self.num_latent_scales}, expected at most "
+                f"num_scales, which is {self.num_scales}"
             )
         if not self.elbo_weight and not self.energy_weight:
             raise ValueError(

@@ -33,7 +33,7 @@ def _plain() -> models.base.SegmentationModel:
 def test_every_model_learns_from_arrays(name, arrays):
     settings = {**_TINY, "base_channels": 4, "initializer": "he_normal"}
     model = getattr(pu, registry.MODELS[name].class_name)(
-        num_heads=4, dropout_rate=0.1, **settings
+        num_heads=4, dropout_rate=0.1, num_latent_scales=2, **settings
     )
     assert model.config.name == name
     model.compile(optimizer=tf.keras.optimizers.Adam(0.03))

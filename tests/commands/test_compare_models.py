@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import subprocess
 import sys
@@ -99,7 +100,86 @@ def test_the_command_makes_the_table_and_goes_on_where_it_was(tmp_path):
     for member in ("train_unet_00", "train_unet_01"):
         assert "trained 1 steps" in logs[member]
     assert "trained" not in first and "train_prob_unet: done in" in first
-    # Training, export and scores of three models, one more member, and one more score.
+    # Training, export and scores of three models, one more member, and two more scores.
     second = run()
-    assert second.count("done before") == 1 + 3 * 3 + 1 + 1
+    assert second.count("done before") == 1 + 3 * 3 + 1 + 2
     assert first.split("model  ")[-1] == second.split("model  ")[-1]
+
+
+_STUBBED = """
+import pathlib, sys
+import numpy as np
+from absl import flags
+from helpers import results_writer
+from tf_probunet.artifacts import results_dir
+from tf_probunet.commands import compare_models, compared
+
+out, started = pathlib.Path(sys.argv[1]), []
+
+def results(pieces, model, words, many=None, counts=(1, 4, 8, 16)):
+    if many is not None:
+        return None
+    level = 0.1 + 0.1 * len(model.key) % 0.3 + model.first_seed / 1000
+    means = {str(c): {"mean": level, "low": 0, "high": 1} for c in counts}
+    arrays = {
+        "keys": np.array([f"image-{i}" for i in range(12)]),
+        "ged": level + np.random.default_rng(1).random((12, len(counts))),
+    }
+    path = out / f"{model.key}_{len(counts)}"
+    summary = {"ged": means, "floor": means}
+    results_writer.write(path, summary, arrays, counts=counts)
+    return results_dir.read(path, model.title)
+
+class Pieces(compare_models.Pieces):
+    def run(self, name, *words):
+        started.append((name, *map(str, words)))
+        return 60.0
+
+compare_models.Pieces = Pieces
+compared.export = lambda pieces, model: None
+compared.score = results
+compared.score_chosen = lambda p, m, w: results(p, m, w, counts=(16,))
+compared.seconds_per_step = lambda p, m, w: {"prob_unet": 2.0, "ssn": 1.0}[m.key]
+compared.time_samples = lambda p, m, size: (0.01, 16)
+compared.multiply_adds = lambda p, m, size: 10**9
+flags.FLAGS(["x", f"--out_dir={out}", "--models=ssn", *sys.argv[2:]])
+compare_models.main()
+for words in started:
+    print("STARTED", *words)
+"""
+
+
+def test_models_get_the_same_computing_and_as_many_seeds(tmp_path):
+    code, flags = _STUBBED, ["--train_minutes=2", "--seeds=2"]
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "out"), *flags],
+        cwd=_ROOT / "tests",
+        env={**os.environ, "PYTHONPATH": f"{_ROOT}{os.pathsep}{_ROOT / 'tests'}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    started = {
+        line.split()[1]: line.split()[2:]
+        for line in done.stdout.splitlines()
+        if line.startswith("STARTED train_")
+    }
+    assert list(started) == [
+        "train_prob_unet",
+        "train_prob_unet_seed1",
+        "train_ssn",
+        "train_ssn_seed1",
+    ]
+    # Two minutes are 60 steps of two seconds, or 120 of one.
+    for name, steps, warm_up, seed in (
+        ("train_prob_unet_seed1", 60, 30, 100),
+        ("train_ssn", 120, 60, 0),
+    ):
+        wanted = {f"--steps={steps}", f"--kl_warmup_steps={warm_up}", f"--seed={seed}"}
+        assert wanted <= set(started[name])
+    table = (tmp_path / "out" / "table.md").read_text(encoding="utf-8").splitlines()
+    head, ours = ([c.strip() for c in table[row].split("|")] for row in (0, 2))
+    cells = dict(zip(head, ours))
+    assert cells["seeds"].endswith("(2)") and cells["multiply-adds"] == "1.00 G"
+    assert cells["training"] == "1.0 min"

@@ -75,3 +75,36 @@ def test_members_are_exported_together(pieces):
         "--out_dir=out[1]/unet_saved_model",
         "--overwrite",
     )
+
+
+def test_other_seeds_are_runs_of_their_own(pieces):
+    first, second = _MODEL.with_seeds(2)
+    assert first is _MODEL
+    assert (second.key, second.model) == ("m_heads_8_seed1", "m_heads_8")
+    compared.training(pieces, second, ["--steps=3"])()
+    words = pieces.commands["train_m_heads_8_seed1"]
+    assert "--seed=100" in words and "--run_dir=out[1]/m_heads_8_seed1" in words
+    # The members of an ensemble never share a seed with those of another.
+    other = _ENSEMBLE.with_seeds(3)[2]
+    compared.training(pieces, other, [], 5)()
+    assert "--seed=205" in pieces.commands["train_unet_seed2_05"]
+
+
+def test_steps_are_what_fits_into_the_time():
+    assert compared.budget(60.0, 0.5) == (120, 60)
+    assert compared.budget(1.0, 5.0) == (1, 0)
+
+
+def test_a_step_takes_a_batch_at_the_fastest_speed(pieces, monkeypatch):
+    from tf_probunet.config import Config, TrainingConfig
+    from tf_probunet.training import logs, run_dir
+
+    speeds = {"training/images_per_second": {10: 2.0, 20: 8.0, 30: 5.0}}
+    monkeypatch.setattr(logs, "read_scalars", lambda path: speeds)
+    config = Config(training=TrainingConfig(batch_size=16))
+    monkeypatch.setattr(run_dir.RunDir, "config", lambda self: config)
+    pieces.remember = lambda name, compute: compute()
+    found = compared.seconds_per_step(pieces, _MODEL, ["--flagfile=x"])
+    assert found == 2.0
+    words = pieces.commands["speed_m_heads_8"]
+    assert words[:2] == ("train", "--flagfile=x") and "--num_heads=8" in words

@@ -131,6 +131,19 @@ def test_smoothing_moves_the_priors_towards_their_neighbours():
     assert found[_KEYS[4]] == pytest.approx([(4 + 5 * near) / (1 + near)])
 
 
+def test_stratified_noise_is_shared_too(tmp_path, slices, info, model):
+    settings = {"saved_model": str(model), "by": "lesion", "sampling": "stratified"}
+    run(tmp_path / "out", info.data_dir, num_samples=(5,), **settings)
+    arrays = results_dir.read(tmp_path / "out").per_image
+    seed = sources.image_seed(0, _LESION)
+    noise = latents.draw_noise(5, 1, seed, "stratified")
+    shared = _volume(slices, lambda key: noise)
+    graders = np.concatenate([one.labels for one in slices[:3]], axis=1)
+    assert arrays["ged"][0, 0] == pytest.approx(energy_distance(shared, graders))
+    with pytest.raises(ValueError, match="expected one number with by='lesion'"):
+        run(tmp_path / "two", info.data_dir, num_samples=(2, 5), **settings)
+
+
 def test_samples_of_another_program_are_stacked_by_number(tmp_path, info, slices):
     rng = np.random.default_rng(1)
     drawn = rng.integers(0, 2, (len(_KEYS), 4, SIZE, SIZE)).astype(np.uint8)

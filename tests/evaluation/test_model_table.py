@@ -66,8 +66,9 @@ def test_cells_are_the_results_numbers(entries):
     assert not other[3].startswith("**")
     assert head[6:9] == ["HM-IoU", "ambiguity (always: 60.0 %)", "ECE"]
     assert ours[5:9] == ["-", "0.500", "75.0 %", "0.062"]
-    assert ours[9:] == ["1.7 min", "21 ms", "1.23 M"]
-    assert other[6:] == ["-", "-", "-", "0.8 min", "500 ms", "1.23 M"]
+    assert ours[9:12] == ["1.7 min", "21 ms", "1.23 M"]
+    assert other[6:12] == ["-", "-", "-", "0.8 min", "500 ms", "1.23 M"]
+    assert ours[12:] == ["-"] * 5
     assert few[3:5] == ["-", "-"]
     assert few[7] == "50.0 %" and few[10] == "4 ms (4)"
     assert floor[:5] == ["(floor)", "0.160", "0.040", "0.020", "0.010"]
@@ -112,3 +113,27 @@ def test_other_data_is_refused(entries, tmp_path):
     entries.append(model_table.Entry(stranger, 1.0, 1.0, 16))
     with pytest.raises(ValueError, match="data.fingerprint is 'f0'.*'f1'"):
         model_table.table(entries, "ours")
+
+
+def test_chosen_samples_modes_cost_and_seeds_have_columns(entries, tmp_path):
+    first, counts = entries[0].results, (1, 4, 8, 16)
+    first.summary["calibration"]["presence"] = {"ece": 0.125}
+    first.summary["exact_modes"] = {"ged": {"16": {"mean": 0.0625}}}
+    chosen = _results(tmp_path / "c", "ours", np.full([12, 1], 0.05), (16,))
+    chosen.summary["protocol"]["sampling"] = "weighted"
+    again = _results(tmp_path / "s", "ours", np.full([12, 4], 0.3), counts)
+    entry = model_table.Entry(
+        first, 1.0, 1.0, 16, None, chosen, 1_500_000_000, [first, again]
+    )
+    head, ours, *_ = model_table.table([entry, entries[1]], "ours")
+    assert head[12:] == [
+        "presence ECE",
+        "chosen 16",
+        "modes 16",
+        "multiply-adds",
+        "seeds",
+    ]
+    assert ours[12:16] == ["0.125", "0.050 (w)", "0.062", "1.50 G"]
+    means = [first.per_image["ged"].mean(0)[3], 0.3]
+    expected = f"{np.mean(means):.3f} ± {np.std(means, ddof=1):.3f} (2)"
+    assert ours[16] == expected

@@ -57,6 +57,7 @@ def test_picture_is_the_one_in_the_docs(name):
         ("mixture_prior", 5, 0, 4, 3, 0),
         ("ssn", 5, 0, 3, 0, 0),
         ("mixture", 5, 0, 3, 0, 0),
+        ("hpu_net", 5, 0, 2, 0, 3),
     ],
 )
 def test_pictures_hold_the_parts_of_their_model(

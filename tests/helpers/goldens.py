@@ -102,6 +102,19 @@ GOLDENS = (
         {"num_experts": 2, "expert_samples": 2},
         couples_graders=True,
     ),
+    Golden(
+        "hpu_net",
+        "hpu_net",
+        "HPUNet",
+        {"num_latent_scales": 2, "hardest_share": 0.5},
+        calm={"hardest_share": 1.0},
+    ),
+    Golden(
+        "hpu_net_elbo",
+        "hpu_net",
+        "HPUNet",
+        {"num_latent_scales": 1, "hierarchy_loss": "elbo", "latent_dim": 2},
+    ),
     Golden("image2image_vae", "image2image_vae", "Image2ImageVAE"),
     Golden("unet_ensemble", "unet_ensemble", "UNetEnsemble", num_members=2),
 )

@@ -83,6 +83,8 @@ def _one_sample(model, image):
         return model.decode(model.features(image), z)
     if model.config.name == "dropout_unet":
         return model.logits(image, tf.zeros([1, 2], tf.int32))
+    if model.config.name == "hpu_net":
+        return model.decode(model.shared(image), lambda i, mean, log_stddev: mean)[0]
     if model.config.name == "mixture":
         shared = model.shared(image)
         z = tf.zeros([1, 1, model.config.num_latents])

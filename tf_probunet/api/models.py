@@ -15,6 +15,7 @@ from tf_probunet import models as models_lib
 from tf_probunet.config import Config, DataConfig, ModelConfig
 from tf_probunet.models import (
     dropout_unet,
+    hpu_net,
     image2image_vae,
     m_heads,
     mixture,
@@ -266,7 +267,7 @@ class Image2ImageVAE(_KerasHabits, image2image_vae.Image2ImageVAE):
 
 
 class Mixture(_KerasHabits, mixture.Mixture):
-    """A mixture of stochastic experts with explicit weights. Used as `ProbUNet`.
+    """A mixture of stochastic experts with explicit weights. Used like `ProbUNet`.
 
     Args:
         **settings: `num_experts=4`, `expert_samples=4`, and those of `ProbUNet`.
@@ -275,8 +276,19 @@ class Mixture(_KerasHabits, mixture.Mixture):
     registry_name = "mixture"
 
 
+class HPUNet(_KerasHabits, hpu_net.HPUNet):
+    """The Hierarchical Probabilistic U-Net: latent maps. Used like `ProbUNet`.
+
+    Args:
+        **settings: `num_latent_scales=3`, `hierarchy_loss="geco"`, and those of
+            `ProbUNet`.
+    """
+
+    registry_name = "hpu_net"
+
+
 class SSN(_KerasHabits, ssn.SSN):
-    """The Stochastic Segmentation Network: Gaussian logits. Used as `ProbUNet`.
+    """The Stochastic Segmentation Network: Gaussian logits. Used like `ProbUNet`.
 
     Args:
         **settings: `covariance_rank=10`, `logit_samples=20`, and those of `ProbUNet`.

@@ -14,6 +14,9 @@ from tf_probunet.artifacts.saved_model_dir import SavedModelDir
 from tf_probunet.commands.pieces import Pieces
 from tf_probunet.models import registry
 
+# The steps of a run that measures the speed of a model.
+_SPEED_STEPS = 30
+
 
 @dataclasses.dataclass(frozen=True)
 class Candidate:
@@ -24,12 +27,35 @@ class Candidate:
         title: the title of its row in the table.
         flags: its own flags of `run/train.py`.
         is_ensemble: whether it consists of several runs.
+        first_seed: of its training, or of the first member of an ensemble.
+        first_key: the key of the same model with the first seed; None for this one.
     """
 
     key: str
     title: str
     flags: tuple[str, ...]
     is_ensemble: bool = False
+    first_seed: int = 0
+    first_key: str | None = None
+
+    @property
+    def model(self) -> str:
+        """The key of the same model with the first seed."""
+        return self.first_key or self.key
+
+    def with_seeds(self, count: int) -> list[Candidate]:
+        """Returns this model and `count` - 1 more of other seeds."""
+        # Members of ensembles have consecutive seeds.
+        others = [
+            dataclasses.replace(
+                self,
+                key=f"{self.key}_seed{number}",
+                first_seed=100 * number,
+                first_key=self.key,
+            )
+            for number in range(1, count)
+        ]
+        return [self, *others]
 
 
 def candidates() -> list[Candidate]:
@@ -90,9 +116,42 @@ def training(
         member: which member of an ensemble to train; None for another model.
     """
     name = model.key if member is None else f"{model.key}_{member:02d}"
-    own = [f"--run_dir={pieces.path / name}", f"--seed={member or 0}", *model.flags]
+    seed = model.first_seed + (member or 0)
+    own = [f"--run_dir={pieces.path / name}", f"--seed={seed}", *model.flags]
     # The model's own flags come last, so that they win over those of the flag file.
     return functools.partial(pieces.run, f"train_{name}", "train", *words, *own)
+
+
+def seconds_per_step(pieces: Pieces, model: Candidate, words: Sequence[str]) -> float:
+    """Measures a training step, in a short run of its own.
+
+    Args:
+        pieces: the pieces of the comparison.
+        model: the model.
+        words: flags of `run/train.py` that all models share.
+    """
+    path = pieces.path / f"speed_{model.key}"
+
+    def measure() -> dict:
+        from tf_probunet.training import logs
+        from tf_probunet.training.run_dir import RunDir
+
+        speeds = logs.read_scalars(path)["training/images_per_second"]
+        batch_size = RunDir(path).config().training.batch_size
+        # The fastest part: others were disturbed, or built the graph.
+        return {"seconds": batch_size / max(speeds.values())}
+
+    steps = [f"--steps={_SPEED_STEPS}", f"--validate_every={_SPEED_STEPS}"]
+    logged = [f"--log_every={_SPEED_STEPS // 3}", "--validation_images=1"]
+    command = ["train", *words, *steps, *logged, f"--run_dir={path}", *model.flags]
+    pieces.run(f"speed_{model.key}", *command)
+    return pieces.remember(f"seconds_{model.key}", measure)["seconds"]
+
+
+def budget(seconds: float, seconds_per_step: float) -> tuple[int, int]:
+    """Returns the steps that fit into a time, and the half of them for the warm-up."""
+    steps = max(1, round(seconds / seconds_per_step))
+    return steps, steps // 2
 
 
 def train(
@@ -104,6 +163,20 @@ def train(
 ) -> dict[str, float]:
     """Trains models side by side; each member of an ensemble is a training.
 
+    The arguments are those of `tasks`, and the result is that of `run_all`.
+    """
+    return run_all(pieces, tasks(pieces, models, words, steps, member_steps))
+
+
+def tasks(
+    pieces: Pieces,
+    models: Sequence[Candidate],
+    words: Sequence[str],
+    steps: int,
+    member_steps: Sequence[int],
+) -> dict[str, list[Callable[[], float]]]:
+    """Returns functions that train models, each member of an ensemble on its own.
+
     Args:
         pieces: the pieces of the comparison.
         models: the models.
@@ -112,25 +185,41 @@ def train(
         member_steps: training steps of each member of an ensemble.
 
     Returns:
-        The training time of each model in seconds, by its key. That of an ensemble is
-        the sum over its members.
+        The trainings of each model, by its key.
     """
 
     def schedule(count: int) -> list[str]:
         # One validation, at the end: the last checkpoint is the one that counts.
         return [*words, f"--steps={count}", f"--validate_every={count}"]
 
-    keys, tasks = [], []
-    for model in models:
-        if model.is_ensemble:
-            for member, count in enumerate(member_steps):
-                tasks.append(training(pieces, model, schedule(count), member))
-                keys.append(model.key)
-        else:
-            tasks.append(training(pieces, model, schedule(steps)))
-            keys.append(model.key)
+    return {
+        model.key: [
+            training(pieces, model, schedule(count), member)
+            for member, count in enumerate(member_steps)
+        ]
+        if model.is_ensemble
+        else [training(pieces, model, schedule(steps))]
+        for model in models
+    }
+
+
+def run_all(
+    pieces: Pieces, trainings: Mapping[str, Sequence[Callable[[], float]]]
+) -> dict[str, float]:
+    """Trains models side by side.
+
+    Args:
+        pieces: the pieces of the comparison.
+        trainings: as `tasks` returns them.
+
+    Returns:
+        The training time of each model in seconds, by its key. That of an ensemble is
+        the sum over its members.
+    """
+    keys = [key for key, own in trainings.items() for _ in own]
+    flat = [one for own in trainings.values() for one in own]
     seconds = dict.fromkeys(keys, 0.0)
-    for key, taken in zip(keys, pieces.side_by_side(tasks)):
+    for key, taken in zip(keys, pieces.side_by_side(flat)):
         seconds[key] += taken
     return seconds
 
@@ -180,6 +269,47 @@ def score(
     target = [f"--out_dir={path}", "--overwrite"]
     pieces.run(f"evaluate{kind}_{model.key}", *command, *target)
     return results_dir.read(path, model.title)
+
+
+def score_chosen(
+    pieces: Pieces, model: Candidate, words: Sequence[str]
+) -> results_dir.Results | None:
+    """Scores 16 weighted samples of a model that has them, or 16 stratified ones.
+
+    Returns:
+        The results; None if the model has neither.
+    """
+    saved = saved_model(pieces, model)
+    has = SavedModelDir(saved).describe().signatures
+    ways = [way for way in ("weighted", "stratified") if way in has]
+    if not ways:
+        return None
+    path = pieces.path / f"{model.key}_chosen_results"
+    command = ["evaluate", f"--saved_model={saved}", *words, f"--sampling={ways[0]}"]
+    command += ["--num_samples=16", "--validation_split=", f"--out_dir={path}"]
+    pieces.run(f"evaluate_chosen_{model.key}", *command, "--overwrite")
+    return results_dir.read(path, model.title)
+
+
+def multiply_adds(pieces: Pieces, model: Candidate, size: int) -> int:
+    """Returns the multiply-adds of 16 samples of an image, or of all if fewer exist.
+
+    Args:
+        pieces: the pieces of the comparison.
+        model: an exported model.
+        size: height and width of the image.
+    """
+
+    def count() -> dict:
+        from tf_probunet.models import cost
+
+        described = SavedModelDir(saved_model(pieces, model)).describe()
+        most = described.metadata["max_samples"] or 16
+        members = most if model.is_ensemble else 0
+        found = cost.cost(described.network, size, size, members)
+        return {"multiply_adds": found.multiply_adds(min(16, most))}
+
+    return pieces.remember(f"cost_{model.key}", count)["multiply_adds"]
 
 
 def saved_model(pieces: Pieces, model: Candidate) -> pathlib.Path:

@@ -153,7 +153,6 @@ class EvaluationConfig(Checked):
         others = {
             "samples_dir": (self.samples_dir, None, "files hold one set of samples"),
             "statistic": (self.statistic, "v", "u is for independent samples"),
-            "by": (self.by, "image", "slices share the noise of a lesion"),
         }
         for name, (found, expected, reason) in others.items():
             if found != expected:
@@ -161,6 +160,11 @@ class EvaluationConfig(Checked):
                     f"{name} is {found!r}, expected {expected!r} with "
                     f"sampling={self.sampling!r}: {reason}"
                 )
+        if self.by == "lesion" and len(self.num_samples or ()) > 1:
+            raise ValueError(
+                f"num_samples is {self.num_samples}, expected one number with "
+                f"by='lesion' and sampling={self.sampling!r}"
+            )
 
     def command(self) -> str:
         """Returns the command line that repeats the evaluation."""

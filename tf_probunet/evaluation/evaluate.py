@@ -117,6 +117,11 @@ class _Evaluation:
                 f"{config.data_dir}: by is 'lesion', expected images of one size with "
                 "the same number of graders"
             )
+        if self._rules.sampling == "weighted":
+            raise ValueError(
+                f"{config.samples_dir}: by is 'lesion', expected samples without "
+                "weights: those of a slice do not hold for the lesion"
+            )
         self._smoothed = self._smooth_priors()
         slices = self._stream(config.split, self._score_slices, "slices")
         scored = lesions.score(self._rules, slices, self._source.ways)

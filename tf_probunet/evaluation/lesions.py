@@ -135,7 +135,7 @@ def _lesion(rules: Rules, counts: np.ndarray, voxel: float) -> Arrays:
         found[name] = volumes.coverage(samples, graders, share)
     if rules.is_papers and len(graders) > 1:
         distances = blocks.graders[np.triu_indices(len(graders), k=1)]
-        parts = 1 / np.array(rules.counts) + 1 / len(graders)
+        parts = 1 / np.array(rules.floor_counts) + 1 / len(graders)
         found["floor"] = distances.mean() * parts
     return {name: np.asarray(value, np.float64) for name, value in found.items()}
 

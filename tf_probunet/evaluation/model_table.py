@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import statistics
 from collections.abc import Sequence
 
 from tf_probunet.artifacts import results_dir
@@ -23,6 +24,10 @@ class Entry:
         samples_timed: 16, or the largest number of samples of the model.
         many: the results with a single number of samples above 16; None if there are
             none.
+        chosen: the results of 16 stratified or weighted samples; None if there are
+            none.
+        multiply_adds: of the samples that are timed; None if it is not known.
+        seeds: the results of all trainings of the model, `results` among them.
     """
 
     results: Results
@@ -30,6 +35,9 @@ class Entry:
     sampling_seconds: float
     samples_timed: int
     many: Results | None = None
+    chosen: Results | None = None
+    multiply_adds: int | None = None
+    seeds: Sequence[Results] = ()
 
 
 def table(entries: Sequence[Entry], reference: str) -> list[list[str]]:
@@ -43,7 +51,10 @@ def table(entries: Sequence[Entry], reference: str) -> list[list[str]]:
         The rows. The smallest energy distance of each column is in bold. The distances
         for 16 samples have 95 % intervals. The p-values are those of Wilcoxon's
         signed-rank test on the energy distances of the images, for the largest number
-        of samples up to 16 that both models have.
+        of samples up to 16 that both models have. "chosen 16" are 16 stratified (s) or
+        weighted (w) samples. "modes 16" is the distance of 16 samples from the exact
+        modes. "seeds" is the energy distance of the largest number of samples up to 16
+        as mean and standard deviation over the trainings.
 
     Raises:
         ValueError: there is no such reference, or the results can't be compared.
@@ -62,6 +73,7 @@ def table(entries: Sequence[Entry], reference: str) -> list[list[str]]:
     floors = _intervals([first, *many], "floor")
     head = ["model", *(f"GED {count}" for count in counts), "p", "HM-IoU"]
     head += [_ambiguity_title(first), "ECE", "training", "16 samples", "parameters"]
+    head += ["presence ECE", "chosen 16", "modes 16", "multiply-adds", "seeds"]
     floor = ["(floor)", *(_number(_mean(floors.get(count))) for count in counts)]
     floor += ["-"] * (len(head) - len(floor))
     columns = [_column([found.get(c) for found in distances], c) for c in counts]
@@ -101,7 +113,29 @@ def _row(entry: Entry, distances: list[str], p_values: dict) -> list[str]:
         f"{entry.training_seconds / 60:.1f} min",
         sampling,
         f"{results.summary['model']['parameters'] / 1e6:.2f} M",
+        _number(lookup(results.summary, "calibration.presence.ece")),
+        _chosen(entry.chosen),
+        _number(lookup(results.summary, f"exact_modes.ged.{COUNTS[-1]}.mean")),
+        "-" if entry.multiply_adds is None else f"{entry.multiply_adds / 1e9:.2f} G",
+        _over_seeds(entry.seeds),
     ]
+
+
+def _chosen(results: Results | None) -> str:
+    if results is None:
+        return "-"
+    (interval,) = _intervals([results], "ged").values()
+    return f"{interval['mean']:.3f} ({results.sampling[0]})"
+
+
+def _over_seeds(seeds: Sequence[Results]) -> str:
+    """Returns mean and standard deviation of the energy distance over trainings."""
+    if len(seeds) < 2:
+        return "-"
+    most = max(count for count in _intervals(seeds[:1], "ged") if count <= COUNTS[-1])
+    means = [_intervals([found], "ged")[most]["mean"] for found in seeds]
+    spread = statistics.stdev(means)
+    return f"{statistics.mean(means):.3f} ± {spread:.3f} ({len(means)})"
 
 
 def _ambiguity_title(results: Results) -> str:

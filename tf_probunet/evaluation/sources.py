@@ -264,7 +264,7 @@ class SavedModel:
         prior = self._model.call("prior", seen, about=key)
         size = latents.dimensions(prior)
         shared, own = (
-            latents.draw_noise(count, size, image_seed(self._seed, name))
+            latents.draw_noise(count, size, image_seed(self._seed, name), self.sampling)
             for name in (lesion, key)
         )
         z = latents.from_noise(prior, shared)[0]  # [S, L]

@@ -353,6 +353,42 @@ def draw_mixture() -> Figure:
     return canvas.figure
 
 
+def draw_hpu_net() -> Figure:
+    """Draws the Hierarchical Probabilistic U-Net: latent maps between the scales."""
+    canvas = Canvas(10.0, 6.4)
+    y = 1.6
+    image = canvas.labelled(0.2, y, "image X")
+    canvas.arrow(image, (1.5, y))
+    end = canvas.unet(1.5, y - 0.25)
+    canvas.arrow(end, (5.3, y))
+    done = canvas.f_comb(5.2, y, latent=False)
+    canvas.arrow(done, (6.4, y))
+    canvas.labelled(6.4, y, "$S_i$")
+    level = y - 2.2
+    for i, (x, name) in enumerate(((3.0, "z_1"), (3.9, "z_2"))):
+        canvas.box(x, level + 0.2 * i, 0.42, 0.42, style.GREEN)
+        canvas.text(x + 0.21, level + 0.2 * i - 0.42, f"${name}$")
+    canvas.arrow((3.05, y - 1.05), (3.15, level + 0.21))
+    canvas.arrow((3.42, level), (3.9, level + 0.2))
+    canvas.arrow((4.2, y - 0.75), (4.15, level + 0.41))
+    canvas.text(
+        7.4,
+        level + 0.1,
+        "prior: latents of a scale,\ngiven the coarser ones",
+        fontsize=7,
+    )
+    low = level - 1.9
+    labels = canvas.labelled(0.2, low, "X, labels Y", width=1.2)
+    canvas.arrow(labels, (1.9, low), dashed=True)
+    for i, (height, width) in enumerate(_SCALES):
+        canvas.box(1.9 + 0.42 * i, low, width, 0.8 * height, style.PURPLE)
+    canvas.text(2.3, low - 0.85, "posterior net", fontsize=7)
+    canvas.arrow((3.2, low + 0.2), (3.2, level - 0.62), dashed=True)
+    canvas.arrow((3.2, low + 0.2), (4.1, level - 0.42), dashed=True)
+    canvas.text(4.4, low + 0.35, "KL at each scale", fontsize=7)
+    return canvas.figure
+
+
 PICTURES: dict[str, Callable[[], Figure]] = {
     "prob_unet": draw_prob_unet,
     "mixture_prior": draw_mixture_prior,
@@ -364,6 +400,7 @@ PICTURES: dict[str, Callable[[], Figure]] = {
     "image2image_vae": draw_image2image_vae,
     "ssn": draw_ssn,
     "mixture": draw_mixture,
+    "hpu_net": draw_hpu_net,
 }
 
 

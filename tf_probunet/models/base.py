@@ -364,9 +364,13 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         self.optimizer.apply_gradients(
             zip(gradients, variables), skip_gradients_aggregation=True
         )
+        self.after_step(terms)
         if self.weight_average is not None:
             self.weight_average.update(self.trainable_variables, step)
         return self._means.update(terms)
+
+    def after_step(self, terms: dict[str, tf.Tensor]) -> None:
+        """Updates what a model keeps between steps besides its weights."""
 
     @property
     def learned_variables(self) -> list[tf.Variable]:

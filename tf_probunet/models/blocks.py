@@ -75,17 +75,43 @@ class ConvBlock(tf.keras.layers.Layer):
         return x
 
 
+class ResidualBlock(tf.keras.layers.Layer):
+    """A few 3x3 convolutions, each after a ReLU, that are added to the input."""
+
+    def __init__(self, filters: int, num_convs: int, init: Initializers, name: str):
+        super().__init__(name=name)
+        self._convs = [
+            init.conv(filters, 3, activation=None, name=f"conv_{i}")
+            for i in range(num_convs)
+        ]
+        # The input has other channels than the output wherever a scale begins.
+        self._project = init.conv(filters, 1, activation=None, name="project")
+
+    def call(self, x: tf.Tensor) -> tf.Tensor:
+        """Maps [B, H, W, C] to [B, H, W, filters]."""
+        residual = x
+        for conv in self._convs:
+            residual = conv(tf.nn.relu(residual))
+        return self._project(x) + residual
+
+
 class Encoder(tf.keras.layers.Layer):
     """The contracting path: blocks with bilinear down-sampling by 2 in between.
 
     Bilinear down-sampling by 2 is the mean of 2x2 pixels, which is average pooling.
     """
 
-    def __init__(self, config: ModelConfig, init: Initializers, name: str):
+    def __init__(
+        self,
+        config: ModelConfig,
+        init: Initializers,
+        name: str,
+        block: type[tf.keras.layers.Layer] = ConvBlock,
+    ):
         super().__init__(name=name)
         self._pool = tf.keras.layers.AveragePooling2D(2)
         self._blocks = [
-            ConvBlock(filters, config.convs_per_block, init, f"block_{scale}")
+            block(filters, config.convs_per_block, init, f"block_{scale}")
             for scale, filters in enumerate(channels(config))
         ]
 

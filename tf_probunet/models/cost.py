@@ -166,6 +166,53 @@ def _mixture_cost(config: ModelConfig, size: tuple[int, int]) -> Cost:
     return Cost([*unet, *gate], each, other_parameters=2 * experts)
 
 
+def _hpu_net_cost(config: ModelConfig, size: tuple[int, int]) -> Cost:
+    image, coarsest = config.image_channels, config.num_scales - 1
+    finest_latents = coarsest - config.num_latent_scales + 1
+    posterior = _residual_encoder(config, image + config.num_classes, size)
+    posterior += _top_down(config, size, range(finest_latents, coarsest + 1))
+    head = _head(config, config.num_classes, size)
+    if finest_latents == 0:  # The head sees the finest latents too.
+        head[0] = dataclasses.replace(
+            head[0], inputs=head[0].inputs + config.num_latents
+        )
+    each = [*_top_down(config, size, range(coarsest + 1)), *head]
+    return Cost(_residual_encoder(config, image, size), each, posterior)
+
+
+def _residual_encoder(
+    config: ModelConfig, inputs: int, size: tuple[int, int]
+) -> list[Conv]:
+    layers = []
+    for scale, filters in enumerate(channels(config)):
+        layers += _residual(config, inputs, filters, _pixels(size, scale))
+        inputs = filters
+    return layers
+
+
+def _top_down(config: ModelConfig, size: tuple[int, int], scales: range) -> list[Conv]:
+    widths, coarsest = channels(config), config.num_scales - 1
+    latent = config.num_latents
+    layers = []
+    for scale in reversed(scales):
+        pixels, above = _pixels(size, scale), coarsest - scale
+        if above:
+            # What comes from the coarser scale carries its latents.
+            joined = widths[scale + 1] + widths[scale]
+            joined += latent if above <= config.num_latent_scales else 0
+            layers += _residual(config, joined, widths[scale], pixels)
+        if above < config.num_latent_scales:
+            layers.append(Conv(1, widths[scale], 2 * latent, pixels))
+    return layers
+
+
+def _residual(
+    config: ModelConfig, inputs: int, filters: int, pixels: int
+) -> list[Conv]:
+    project = Conv(1, inputs, filters, pixels)
+    return [*_block(config, inputs, filters, pixels), project]
+
+
 _COSTS = {
     "prob_unet": _prob_unet_cost,
     "unet": _unet_cost,
@@ -174,6 +221,7 @@ _COSTS = {
     "image2image_vae": _prob_unet_cost,
     "ssn": _ssn_cost,
     "mixture": _mixture_cost,
+    "hpu_net": _hpu_net_cost,
 }
 
 

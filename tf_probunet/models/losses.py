@@ -170,6 +170,69 @@ def mixture_nats(nats: tf.Tensor) -> tf.Tensor:
     return tf.math.log(count) - tf.reduce_logsumexp(-nats, axis=-1)
 
 
+def hardest_nats(
+    *,
+    logits: tf.Tensor,
+    labels: tf.Tensor,
+    share: float,
+    seed: tf.Tensor,
+    ignore_label: int | None = None,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns the mean cross-entropy of pixels that are drawn among the hardest.
+
+    Adding Gumbel noise to log(nats) and taking the largest draws pixels without
+    replacement, with probabilities in proportion to their cross-entropy.
+
+    Args:
+        logits: [B, H, W, K].
+        labels: [B, H, W].
+        share: of the pixels to take. 1 takes all of them, and nothing is random.
+        seed: int32[2].
+        ignore_label: pixels with this label count as 0 nats.
+
+    Returns:
+        [B] in nats per pixel, and the number of pixels taken.
+    """
+    nats = tf.nn.sparse_softmax_cross_entropy_with_logits(
+        labels if ignore_label is None else tf.where(labels == ignore_label, 0, labels),
+        logits,
+    )
+    if ignore_label is not None:
+        nats = tf.where(labels == ignore_label, 0.0, nats)
+    nats = tf.reshape(nats, [tf.shape(nats)[0], -1])  # [B, H W]
+    pixels = tf.shape(nats)[1]
+    count = tf.cast(tf.math.ceil(share * tf.cast(pixels, tf.float32)), tf.int32)
+    if share < 1.0:
+        uniform = tf.random.stateless_uniform(tf.shape(nats), seed, minval=1e-7)
+        gumbel = -tf.math.log(-tf.math.log(uniform))
+        ranked = tf.math.log(tf.stop_gradient(nats) + 1e-20) + gumbel
+        chosen = tf.math.top_k(ranked, count, sorted=False).indices
+        nats = tf.gather(nats, chosen, batch_dims=1)
+    return tf.reduce_mean(nats, axis=1), tf.cast(count, tf.float32)
+
+
+def geco(
+    *, constraint: tf.Tensor, average: tf.Tensor, multiplier: tf.Tensor, scale: float
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Moves the multiplier of a constraint, which should be at most 0, after a step.
+
+        average    <- 0.99 average + 0.01 constraint
+        multiplier <- multiplier exp(0.01 average / scale), within 0.001 to 1000
+
+    Args:
+        constraint: of the step.
+        average: its moving average before the step.
+        multiplier: before the step.
+        scale: what the constraint is measured in.
+
+    Returns:
+        The average and the multiplier after the step.
+    """
+    average = 0.99 * average + 0.01 * constraint
+    multiplier = multiplier * tf.exp(0.01 * average / scale)
+    return average, tf.clip_by_value(multiplier, 1e-3, 1e3)
+
+
 def importance_log_likelihood(
     *, log_p_y: tf.Tensor, log_p_z: tf.Tensor, log_q_z: tf.Tensor
 ) -> tf.Tensor:

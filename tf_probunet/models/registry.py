@@ -80,6 +80,11 @@ MODELS = {
         "Mixture",
         defaults={"latent_dim": 1, "beta": 1.0},
     ),
+    "hpu_net": Entry(
+        "Hierarchical Probabilistic U-Net",
+        "HPUNet",
+        defaults={"latent_dim": 1, "beta": 1.0},
+    ),
     "image2image_vae": Entry(
         "Image2Image VAE",
         "Image2ImageVAE",
@@ -128,6 +133,7 @@ VARIANTS = {
     },
     "ssn": Variant("Stochastic Segmentation Network", "ssn"),
     "mixture": Variant("Mixture of Stochastic Experts", "mixture"),
+    "hpu_net": Variant("Hierarchical Probabilistic U-Net", "hpu_net"),
     "image2image_vae": Variant("Image2Image VAE", "image2image_vae"),
 }
 
