@@ -41,7 +41,8 @@ _INTRODUCTION = """# The Python functions
 _SECTIONS = {
     "Use a trained model": "load pretrained Predictor Hypotheses plot_samples",
     "Train a model": (
-        "ProbUNet UNet DropoutUNet MHeads SSN Mixture Image2ImageVAE train TrainedRun"
+        "ProbUNet UNet DropoutUNet MHeads SSN Mixture HPUNet "
+        "Image2ImageVAE train TrainedRun"
     ),
     "Score": (
         "evaluate Scores energy_distance hungarian_iou best_dice collective_insight "

@@ -277,7 +277,7 @@ class Mixture(_KerasHabits, mixture.Mixture):
 
 
 class HPUNet(_KerasHabits, hpu_net.HPUNet):
-    """The Hierarchical Probabilistic U-Net: latent maps. Used as `ProbUNet`.
+    """The Hierarchical Probabilistic U-Net: latent maps. Used like `ProbUNet`.
 
     Args:
         **settings: `num_latent_scales=3`, `hierarchy_loss="geco"`, and those of

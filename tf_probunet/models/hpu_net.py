@@ -89,7 +89,8 @@ class TopDown(tf.keras.layers.Layer):
         Returns:
             The last feature map, and the latent maps, the coarsest first.
         """
-        x, found = skips[-1], []
+        x = skips[-1]
+        found: list[LatentMap] = []
         for scale in reversed(self._scales):
             if scale < len(skips) - 1:
                 up = tf.cast(self._up(x), skips[scale].dtype)
