@@ -99,14 +99,14 @@ def score_image(
     sets.append(("stratified", config.pool))
     labels = _decode(model, key, image, sets, config.seed)
     blocks = distance_blocks(labels, graders)
-    shown = labels.any(axis=(1, 2))
+    shown = np.asarray(labels.any(axis=(1, 2)))
     bounds = np.cumsum([0, *(n for _, n in sets)])
     places = [np.arange(*ends) for ends in zip(bounds[:-1], bounds[1:])]
     independent, *stratified, pool = places
     chosen = [
         from_distances(blocks.samples[np.ix_(pool, pool)], k) for k in config.hypotheses
     ]
-    ways = {
+    ways: dict[str, list[tuple[np.ndarray, Any]]] = {
         "independent": [(independent[:n], None) for n in counts],
         "stratified": [(place, None) for place in stratified],
         "weighted": [(pool[one.indices], one.weights) for one in chosen],
@@ -355,7 +355,7 @@ def _examples(
     split: str,
     start: int,
     stop: int,
-) -> Iterator[dict[str, np.ndarray]]:
+) -> Iterator[dict[str, Any]]:
     examples = input_pipeline.evaluation_examples(
         info, split, model.data, size=model.data.frame_size
     )

@@ -235,8 +235,9 @@ def _best_addition(
     if not chosen:
         return int(towards.argmin())
     others = np.setdiff1d(np.arange(len(towards)), chosen)  # [N]
-    within = distances[np.ix_(chosen, chosen)]  # [K, K]
-    cross = distances[np.ix_(chosen, others)]  # [K, N]
+    rows = np.array(chosen)
+    within = distances[np.ix_(rows, rows)]  # [K, K]
+    cross = distances[np.ix_(rows, others)]  # [K, N]
     # The system of the chosen ones is bordered by one row and column per candidate, and
     # solved for all of them at once.
     columns = np.concatenate([cross, np.ones((1, len(others)))])
