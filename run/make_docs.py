@@ -40,7 +40,10 @@ _INTRODUCTION = """# The Python functions
 """
 _SECTIONS = {
     "Use a trained model": "load pretrained Predictor Hypotheses plot_samples",
-    "Train a model": "ProbUNet UNet DropoutUNet MHeads Image2ImageVAE train TrainedRun",
+    "Train a model": (
+        "ProbUNet UNet DropoutUNet MHeads SSN Mixture HPUNet "
+        "Image2ImageVAE train TrainedRun"
+    ),
     "Score": (
         "evaluate Scores energy_distance hungarian_iou best_dice collective_insight "
         "threshold_dice soft_dice dice_max dice_match consensus_dice multirater_ece "

@@ -44,6 +44,7 @@ _BEFORE_EXPORT = {"preparation", "models", "training", "export", "commands", "ap
 _READ_SAVED_MODELS = {
     f"{_PACKAGE}.evaluation.evaluate",
     f"{_PACKAGE}.evaluation.protocol_table",
+    f"{_PACKAGE}.evaluation.sampling_study",
     f"{_PACKAGE}.evaluation.sources",
     f"{_PACKAGE}.figures.latent_plane",
 }

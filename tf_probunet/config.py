@@ -72,13 +72,13 @@ def field(
 
 
 @functools.cache
-def field_types(config_class: type) -> dict[str, tuple[type, bool]]:
+def field_types(config_class: type) -> dict[str, tuple[Any, bool]]:
     """Returns the type of each field of a dataclass, and whether it may be None.
 
     A field that may be None is annotated as `Optional[int]`: Python 3.9 can't evaluate
     `int | None`.
     """
-    types = {}
+    types: dict[str, tuple[Any, bool]] = {}
     for name, hint in typing.get_type_hints(config_class).items():
         if hint == SIZE:
             types[name] = (SIZE, False)
@@ -125,7 +125,7 @@ class Checked:
         return {k: v for k, v in settings.items() if k not in cls.DROPPED}
 
 
-def _check(setting: dataclasses.Field, expected: type, value: Any) -> None:
+def _check(setting: dataclasses.Field, expected: Any, value: Any) -> None:
     limits = setting.metadata
     if expected == SIZE:
         _check_size(setting, value)

@@ -14,7 +14,7 @@ def found(lidc, lesion):
 
 
 def test_they_stand_for_the_samples(lidc, lesion, found):
-    samples = lidc.sample(lesion, num_samples=64, seed=1)
+    samples = lidc.sample(lesion, 64, seed=1, sampling="stratified")
     chosen = pu.representatives(samples, 3)
     np.testing.assert_array_equal(found.labels, samples[chosen.indices])
     np.testing.assert_allclose(found.weights, chosen.weights)

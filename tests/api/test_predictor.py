@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -126,20 +124,3 @@ def test_a_model_without_latents_says_so(phantom_dir, tmp_path):
     for function, arguments in (("prior", ()), ("decode", (np.zeros([1, 6]),))):
         with pytest.raises(ValueError, match=f"model: a made_up without {function}"):
             getattr(model, function)(image, *arguments)
-
-
-@pytest.mark.parametrize(
-    ("names", "scored"),
-    [
-        (["background", "lesion"], None),
-        (["background", "a", "b"], (1, 2)),
-        (["road", "car", "tree"], (0, 1, 2)),
-    ],
-)
-def test_hypotheses_differ_in_the_classes_that_are_not_background(lidc, names, scored):
-    loaded = lidc._model
-    network = dataclasses.replace(loaded.network, num_classes=len(names))
-    dataset = {**loaded.dataset, "class_names": names}
-    model = dataclasses.replace(loaded, network=network, dataset=dataset)
-    labels = pu.Predictor(model)._label_set()
-    assert (labels and labels.scored) == scored

@@ -80,6 +80,19 @@ def test_every_command_has_a_test():
     ] == []
 
 
+def test_compare_sampling(call, replaced, capsys):
+    run = replaced("evaluation.sampling_study.run", {"a": 1})
+    replaced("evaluation.sampling_study.markdown", "the table")
+    replaced("figures.sampling.draw")
+    save = replaced("figures.style.save", ["out/sampling.png"])
+    words = ["--data_dir=d", "--out_dir=out", "--num_samples=8,2", "--hypotheses=3"]
+    call("compare_sampling", *words)
+    config = run.args[0]
+    assert (config.num_samples, config.hypotheses) == ((2, 8), (3,))
+    assert save.args[1:] == ("out", "sampling")
+    assert capsys.readouterr().out == "the table\nout/sampling.png\n"
+
+
 def test_train(call, replaced, capsys):
     train = replaced("training.train.train", _outcome(3, best=0.25))
     words = ["--data_dir=data", "--run_dir=run", "--beta=2", "--noresume"]
@@ -147,8 +160,12 @@ def test_export_of_two_things(call):
 def test_predict(call, replaced, capsys):
     image = {
         "image": "slice",
-        "distinct_hypotheses": 2,
-        "shares": [0.75, 0.25],
+        "num_samples": 5,
+        "hypotheses": [
+            {"probability": 0.75, "is_empty": False},
+            {"probability": 0.25, "is_empty": True},
+        ],
+        "explained": 0.98,
         "presence_probability": 0.75,
         "notes": ["one"],
     }
@@ -160,7 +177,8 @@ def test_predict(call, replaced, capsys):
     assert predict.kwargs["crop"].center_numbers == (3, 4)
     assert predict.kwargs["config"].num_samples == 5
     assert capsys.readouterr().out == (
-        "slice: 2 hypotheses (75%, 25%), something is marked in 75% of the samples\n"
+        "slice: 2 hypotheses (75%, 25% nothing) for 98% of the diversity of 5 samples, "
+        "something is marked in 75% of the samples\n"
         "note: one\nnote: two\nresults: out\n"
     )
 

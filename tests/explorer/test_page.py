@@ -204,6 +204,7 @@ def test_sliders_and_other_axes(model, shown, tab):
 def test_a_click_on_a_sample_or_grader_goes_there(model, shown, tab):
     for name, latents in (
         ("samples", shown.samples),
+        ("hypotheses", shown.samples[[h.sample for h in shown.hypotheses.found]]),
         ("graders", shown.grader_latents),
     ):
         click = f"document.querySelectorAll('#{name} button')[1].click()"

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from tf_probunet.config import DataConfig
+from tf_probunet.evaluation.metrics.representatives import representatives
 from tf_probunet.explorer import page, scene
 from tf_probunet.imaging.crop_config import CropConfig
+from tf_probunet.predict import sampling
 
 _SETTINGS = {"num_samples": 3, "seed": 5}
 
@@ -61,10 +63,25 @@ def test_a_flat_channel_is_rounded_too():
 
 
 def test_samples_are_the_saved_models_own(model, shown):
-    drawn = model.call("sample", shown.image[None], 3, 5, about="x")
+    drawn = sampling.draw_set(
+        model, shown.image[None], count=3, seed=5, sampling="stratified", about="x"
+    )
     for z, expected in zip(shown.samples, drawn["probabilities"][0, ..., 1]):
         found = _probability(_f_comb(shown.features, shown, z))
         np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_hypotheses_are_chosen_from_the_samples(model, shown):
+    outputs = model.call("decode", shown.image[None], shown.samples[None], about="x")
+    labels = outputs["labels"][0]
+    chosen = representatives(labels, 4)
+    found = [(h.sample, h.probability) for h in shown.hypotheses.found]
+    assert found == list(zip(chosen.indices, chosen.weights))
+    data = page.page_data(shown)
+    assert [h["sample"] for h in data["hypotheses"]] == chosen.indices.tolist()
+    weights = [h["probability"] for h in data["hypotheses"]]
+    np.testing.assert_allclose(weights, chosen.weights, atol=1e-4)
+    assert data["explained"] == pytest.approx(chosen.explained, abs=1e-4)
 
 
 def test_graders_stand_at_their_posteriors(model, shown):
@@ -130,7 +147,9 @@ def test_an_image_of_the_scored_size(model, tmp_path):
     )
     values = (hounsfield[8:24, 8:24, None] + 1000) / 1400
     np.testing.assert_allclose(shown.image, values, atol=1e-6)
-    drawn = model.call("sample", shown.image[None], 3, 5, about="x")
+    drawn = sampling.draw_set(
+        model, shown.image[None], count=3, seed=5, sampling="stratified", about="x"
+    )
     for z, expected in zip(shown.samples, drawn["probabilities"][0, ..., 1]):
         found = _probability(_f_comb(shown.features, shown, z))
         np.testing.assert_allclose(found, expected, atol=1e-5)

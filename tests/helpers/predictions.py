@@ -11,13 +11,14 @@ import PIL.Image
 from helpers.threshold_model import probability
 
 from tf_probunet.artifacts.saved_model import LoadedModel
+from tf_probunet.evaluation.metrics.distances import LabelSet
 from tf_probunet.imaging.crop_config import CropConfig
 from tf_probunet.imaging.input_image import InputImage
 from tf_probunet.predict import predict as predict_lib
-from tf_probunet.predict import sampling
+from tf_probunet.predict import sampling as sampling_lib
 from tf_probunet.predict.config import PredictConfig
 from tf_probunet.predict.grid import Grid, Region
-from tf_probunet.predict.hypotheses import group
+from tf_probunet.predict.hypotheses import choose
 from tf_probunet.predict.prediction import Prediction
 
 
@@ -42,7 +43,7 @@ def made_up_prediction(
         labels=labels,
         mean=mean,
         entropy=-(mean * np.log(mean)).sum(-1),
-        hypotheses=group(labels, num_classes=num_classes, least_iou=0.9),
+        hypotheses=choose(labels, 3, LabelSet.of_foreground(num_classes, None)),
         notes=[],
     )
 
@@ -54,13 +55,14 @@ def predict_files(
     crop: dict | None = None,
     **settings: Any,
 ) -> dict[str, Any]:
-    """Predicts files with four samples and the seed 5."""
+    """Predicts files with four independent samples and the seed 5."""
+    defaults = {"num_samples": 4, "seed": 5, "sampling": "independent"}
     return predict_lib.predict(
         model_path=model.path,
         inputs=[str(path) for path in inputs],
         out_dir=out_dir,
         crop=CropConfig(**(crop or {})),
-        config=PredictConfig(**{"num_samples": 4, "seed": 5, **settings}),
+        config=PredictConfig(**{**defaults, **settings}),
     )
 
 
@@ -80,10 +82,14 @@ def hounsfield_units(shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
 
 
 def closed_form(
-    model: LoadedModel, values: np.ndarray, number: int = 4, seed: int = 5
+    model: LoadedModel,
+    values: np.ndarray,
+    number: int = 4,
+    seed: int = 5,
+    sampling: str = "independent",
 ) -> np.ndarray:
     """Returns probabilities [S, H, W] at values in 0..1."""
-    z = sampling.draw_latents(
-        model, values[..., None], count=number, seed=seed, about="x"
+    z = sampling_lib.draw_latents(
+        model, values[..., None], count=number, seed=seed, sampling=sampling, about="x"
     )
     return np.stack([probability(values, level) for level in z[:, 0]])

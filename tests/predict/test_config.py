@@ -11,7 +11,8 @@ from tf_probunet.predict.config import PredictConfig
     "settings, message",
     [
         ({"num_samples": 0}, "num_samples is 0, expected at least 1"),
-        ({"group_iou": 1.5}, "group_iou is 1.5, expected at most 1"),
+        ({"hypotheses": 0}, "hypotheses is 0, expected at least 1"),
+        ({"sampling": "sobol"}, "sampling is 'sobol', expected one of independent"),
         ({"seed": 2**31}, "seed is 2147483648, expected below 2147483648"),
         ({"output_format": "jpeg"}, "output_format is 'jpeg', expected one of auto"),
     ],

@@ -54,13 +54,36 @@ def test_the_summary(hu_model, tmp_path):
     assert summary["num_samples"] == 4
     assert summary["spacing_mm"] == [0.5, 0.8]
     marked = [h for h in summary["hypotheses"] if not h["is_empty"]]
-    total = sum(h["share"] for h in summary["hypotheses"])
-    assert total == pytest.approx(1)
+    weights = [h["probability"] for h in summary["hypotheses"]]
+    assert sum(weights) == pytest.approx(1)
+    assert weights == sorted(weights, reverse=True)
     lesion = [h for h in marked if h["areas"]["lesion"]["pixels"] == 24]
     assert lesion[0]["areas"]["lesion"]["mm2"] == pytest.approx(24 * 0.4)
-    present = sum(h["share"] for h in marked)
+    assert summary["explained"] == pytest.approx(1)  # Few samples, all different.
+    assert summary["energy_distance"] == pytest.approx(0, abs=1e-9)
+    present = sum(h["probability"] for h in marked)
     assert summary["presence_probability"] == pytest.approx(present)
     assert summary["classes"]["lesion"]["area_unit"] == "mm2"
+
+
+def test_samples_are_stratified_unless_told(hu_model, tmp_path):
+    hounsfield = hounsfield_units((16, 16))
+    np.save(tmp_path / "x.npy", hounsfield)
+    values = ((hounsfield + 1000) / 1400).astype(np.float32)
+    predict_files(hu_model, tmp_path / "out", tmp_path / "x.npy", sampling=None)
+    expected = closed_form(hu_model, values, sampling="stratified") > 0.5
+    np.testing.assert_array_equal(sample_labels(tmp_path / "out" / "x"), expected)
+    summary = json.loads((tmp_path / "out" / "x" / "summary.json").read_text())
+    assert summary["sampling"] == "stratified"
+
+
+def test_a_model_without_latents_is_not_stratified(picture_model, tmp_path):
+    PIL.Image.effect_noise((16, 8), 80).save(tmp_path / "a.png")
+    with pytest.raises(ValueError, match="'stratified', but .* has no latents"):
+        predict_files(
+            picture_model, tmp_path / "out", tmp_path / "a.png", sampling="stratified"
+        )
+    assert not (tmp_path / "out").exists()
 
 
 def test_pictures_and_a_model_with_three_samples(picture_model, tmp_path):

@@ -454,7 +454,7 @@ def test_maps_of_a_large_image_are_refused_before_they_are_drawn(
 ):
     path = tmp_path / "x.npy"
     np.save(path, np.zeros((64, 64), np.float32))
-    monkeypatch.setattr(limits, "MAX_BYTES", 64 * 64 * (16 + 2 * 16 + 2 * 8 + 40))
+    monkeypatch.setattr(limits, "MAX_BYTES", 64 * 64 * (16 + 6 * 16 + 2 * 8 + 40))
     settings = {"crop": {"region": "0,0,8,8"}, "output_format": "png"}
     predict_files(hu_model, tmp_path / "out", path, num_samples=16, **settings)
     with pytest.raises(ValueError, match=r"x.npy: 17 samples of 64x64 pixels would .*"):

@@ -14,7 +14,7 @@ def test_without_a_background_nothing_is_absent(hu_model):
     assert presence(prediction, model) is None
 
     class Config:
-        seed, group_iou = 0, 0.9
+        seed = 0
 
     described = summary(prediction, model, Config)
     assert list(described["classes"]) == ["a", "b", "c"]

@@ -28,7 +28,7 @@ def _write_slice(path, hounsfield):
 
 
 def _predict(model, path, out_dir, **changes):
-    settings = {"num_samples": 12, "seed": 3, "group_iou": 0.9}
+    settings = {"num_samples": 12, "seed": 3, "sampling": "independent"}
     return predict(
         model_path=model.path,
         inputs=[str(path)],
@@ -45,18 +45,24 @@ def test_segments_are_the_hypotheses(tmp_path, hu_model):
     hounsfield[4:12, 4:16] = -150
     path = _write_slice(tmp_path / "a.dcm", hounsfield)
     result = _predict(hu_model, path, tmp_path / "out")
-    shares = result["images"][0]["shares"]
-    assert len(shares) > 1
+    found = result["images"][0]["hypotheses"]
+    marked = [h["probability"] for h in found if not h["is_empty"]]
+    assert len(found) > 1
     written = pydicom.dcmread(tmp_path / "out" / "a" / "hypotheses.dcm")
     assert written.SOPClassUID == "1.2.840.10008.5.1.4.1.1.66.4"
     masks = written.pixel_array.reshape(-1, 16, 24)
     assert len(masks) == len(written.SegmentSequence)
     for segment in written.SegmentSequence:
         assert segment.SegmentLabel.endswith(": lesion")
-        assert " of 12 samples (" in segment.SegmentDescription
         assert segment.SegmentDescription.endswith(" mm²")
-    first = written.SegmentSequence[0].SegmentDescription
-    assert first.startswith(f"{round(12 * shares[0])} of 12 samples ({shares[0]:.1%})")
+    texts = [segment.SegmentDescription for segment in written.SegmentSequence]
+    for text, probability in zip(texts, marked):
+        assert text.startswith(f"probability {probability:.1%}, ")
+    nothing = 1 - sum(marked)
+    explained = result["images"][0]["explained"]
+    assert written.ContentDescription == (
+        f"{len(found)} of 12 samples ({explained:.0%}), nothing: {nothing:.1%}"
+    )
     for mask in masks:
         # A step is marked as a whole or not at all.
         for level in np.unique(hounsfield):
@@ -76,7 +82,7 @@ def test_nothing_marked_gives_no_file(tmp_path, hu_model):
     path = _write_slice(tmp_path / "a.dcm", np.full((16, 16), -1000.0))
     result = _predict(hu_model, path, tmp_path / "out", output_format="dicom_seg")
     # All pixels are the prior's mean, so that whole images are marked or not at all.
-    assert result["images"][0]["distinct_hypotheses"] <= 2
+    assert len(result["images"][0]["hypotheses"]) <= 2
     assert (tmp_path / "out" / "a" / "summary.json").exists()
 
 

@@ -381,3 +381,12 @@ def test_links_pipes_and_odd_names_stop_nothing(raw, tmp_path):
     ]:
         (problem,) = report["problems"][reason]
         assert problem["where"] == where
+
+
+def test_preview(raw, tmp_path):
+    prepare(raw, tmp_path / "out", num_preview=2)
+    sheet = np.asarray(PIL.Image.open(tmp_path / "out" / "preview.png"))
+    # Two frames side by side; the names of the classes are above them.
+    assert sheet.shape[1] == 2 * 512 and sheet.shape[0] > 256 + 2 * 14 - 1
+    seen = {tuple(color) for color in sheet[-256:].reshape(-1, 3).tolist()}
+    assert tuple(cityscapes_labels.COLORS[0].tolist()) in seen  # road

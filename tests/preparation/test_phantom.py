@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
+import PIL.Image
 import pytest
 import tensorflow as tf
 from helpers import datasets
@@ -196,3 +197,11 @@ def test_preparing_again_gives_the_same_bytes(phantom_dir, tmp_path):
     assert datasets.contents(tmp_path) == datasets.contents(phantom_dir)
     assert report["counts"]["masks"] == 160
     assert 0 < report["counts"]["empty masks"] < 120
+
+
+def test_preview(tmp_path):
+    config = PhantomConfig(image_size=48, num_train=3, num_val=1, num_test=1)
+    phantom.prepare(config, tmp_path, num_preview=4)
+    # Two rows and columns of images at twice their size, with a caption each.
+    with PIL.Image.open(tmp_path / "preview.png") as sheet:
+        assert sheet.size == (2 * 96, 2 * (96 + 14))

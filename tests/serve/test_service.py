@@ -161,7 +161,7 @@ def test_bad_parameters_are_named(service, upload, parameters, words):
     [
         (b"", "image: of an unknown kind, expected DICOM, PNG, TIFF, JPEG or NumPy"),
         (b"<html>" * 99, "image: of an unknown kind"),
-        (b"\x89PNG\r\n\x1a\nrubbish", "image: expected a PNG, TIFF or JPEG picture"),
+        (b"\x89PNG\r\n\x1a\nrubbish", "image: expected a PNG, TIFF, JPEG or BMP"),
         (b"\0" * 128 + b"DICM" + b"\xff" * 99, "image"),
         (_npy(np.zeros([3, 16, 16])), "image: holds 3 images, slice chooses one"),
         (_npy(np.full([16, 16], np.nan)), "image: 256 values are NaN or infinite"),
@@ -180,7 +180,7 @@ def test_bad_images_are_named(service, content, words):
 def test_an_image_over_the_limit_is_refused(service, monkeypatch):
     monkeypatch.setattr(limits, "MAX_BYTES", 64 * 64 * 100)
     message = _refusal(service, _npy(np.zeros([64, 64], np.float32)))
-    assert "image: 16 samples of 64x64 pixels would take" in message
+    assert "image: 40 samples of 64x64 pixels would take" in message
     assert message.endswith("give a smaller image, or fewer num_samples")
 
 

@@ -267,7 +267,7 @@ class Image2ImageVAE(_KerasHabits, image2image_vae.Image2ImageVAE):
 
 
 class Mixture(_KerasHabits, mixture.Mixture):
-    """A mixture of stochastic experts with explicit weights. Used as `ProbUNet`.
+    """A mixture of stochastic experts with explicit weights. Used like `ProbUNet`.
 
     Args:
         **settings: `num_experts=4`, `expert_samples=4`, and those of `ProbUNet`.
@@ -277,7 +277,7 @@ class Mixture(_KerasHabits, mixture.Mixture):
 
 
 class HPUNet(_KerasHabits, hpu_net.HPUNet):
-    """The Hierarchical Probabilistic U-Net: latent maps. Used as `ProbUNet`.
+    """The Hierarchical Probabilistic U-Net: latent maps. Used like `ProbUNet`.
 
     Args:
         **settings: `num_latent_scales=3`, `hierarchy_loss="geco"`, and those of
@@ -288,7 +288,7 @@ class HPUNet(_KerasHabits, hpu_net.HPUNet):
 
 
 class SSN(_KerasHabits, ssn.SSN):
-    """The Stochastic Segmentation Network: Gaussian logits. Used as `ProbUNet`.
+    """The Stochastic Segmentation Network: Gaussian logits. Used like `ProbUNet`.
 
     Args:
         **settings: `covariance_rank=10`, `logit_samples=20`, and those of `ProbUNet`.

@@ -14,9 +14,9 @@ from tf_probunet.api.hypotheses import Hypotheses
 from tf_probunet.api.inputs import Inputs, Seed
 from tf_probunet.artifacts import pretrained as shipped
 from tf_probunet.artifacts import saved_model
-from tf_probunet.evaluation.metrics.distances import LabelSet
 from tf_probunet.evaluation.metrics.representatives import representatives
 from tf_probunet.predict import sampling as sampling_lib
+from tf_probunet.predict.hypotheses import label_set
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -219,7 +219,7 @@ class Predictor:
         wanted = sampling_lib.num_samples(self._model, num_samples)
         sampling = sampling or sampling_lib.default_sampling(self._model)
         drawn = next(self._drawn(inputs, wanted, seed, sampling))["labels"][0]
-        chosen = representatives(drawn, count, labels=self._label_set())
+        chosen = representatives(drawn, count, labels=label_set(self._model))
         return Hypotheses(
             image=inputs.frames[0],
             labels=inputs.labels(drawn[None, chosen.indices]),
@@ -349,14 +349,6 @@ class Predictor:
                 f"{self.path}: a {self.name} without {function}, expected a model with "
                 "latents"
             )
-
-    def _label_set(self) -> LabelSet | None:
-        """Returns the classes that tell hypotheses apart; None for binary masks."""
-        number = self._model.network.num_classes
-        if number == 2 and self._model.has_background:
-            return None
-        first = 1 if self._model.has_background else 0
-        return LabelSet(tuple(range(first, number)), number)
 
 
 def load(path_or_name: files.Path) -> Predictor:

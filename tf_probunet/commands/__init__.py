@@ -28,6 +28,7 @@ COMMANDS = (
     "compare_models",
     "compare_settings",
     "compare_protocols",
+    "compare_sampling",
     "model_table",
     "draw_architectures",
     "draw_curves",

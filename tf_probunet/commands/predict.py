@@ -51,8 +51,15 @@ def main() -> None:
         config=config,
     )
     for image in result["images"]:
-        shares = ", ".join(f"{share:.0%}" for share in image["shares"])
-        line = f"{image['image']}: {image['distinct_hypotheses']} hypotheses ({shares})"
+        found = [
+            f"{h['probability']:.0%}{' nothing' if h['is_empty'] else ''}"
+            for h in image["hypotheses"]
+        ]
+        line = (
+            f"{image['image']}: {len(found)} hypotheses ({', '.join(found)}) for "
+            f"{image['explained']:.0%} of the diversity of {image['num_samples']} "
+            "samples"
+        )
         if image["presence_probability"] is not None:
             present = f"{image['presence_probability']:.0%}"
             line += f", something is marked in {present} of the samples"

@@ -160,7 +160,7 @@ class EvaluationConfig(Checked):
                     f"{name} is {found!r}, expected {expected!r} with "
                     f"sampling={self.sampling!r}: {reason}"
                 )
-        if self.by == "lesion" and len(self.num_samples) > 1:
+        if self.by == "lesion" and len(self.num_samples or ()) > 1:
             raise ValueError(
                 f"num_samples is {self.num_samples}, expected one number with "
                 f"by='lesion' and sampling={self.sampling!r}"

@@ -68,10 +68,10 @@ def csv_table(results: dict[str, Any]) -> str:
     for name, value in _switch_values(results):
         writer.writerow([name, largest, value, None, None])
     for name, values in results.get("by_class", {}).items():
-        for metric in CLASS_METRICS:
-            if metric in values:
-                row = [f"by_class.{name}.{metric}", largest]
-                writer.writerow([*row, *_numbers(values[metric])])
+        for key in CLASS_METRICS:
+            if key in values:
+                row = [f"by_class.{name}.{key}", largest]
+                writer.writerow([*row, *_numbers(values[key])])
         for path in _CLASS_COLUMNS.values():
             value = lookup(values, path)
             if value is not None:

@@ -638,6 +638,15 @@ for (const id of ["show-current", "show-samples", "show-graders"]) {
 
 // --- Samples and graders ---------------------------------------------------------
 
+const percent = (share) => `${Math.round(100 * share)}%`;
+const hypotheses = data.hypotheses.map(({ sample, probability }) => {
+  const u = sampleU[sample];
+  return { u, sample, ...addThumbnail("hypotheses", `hypothesis ${percent(probability)}`, u) };
+});
+document.getElementById("hypotheses-help").textContent =
+  `With these probabilities they stand for ${percent(data.explained)} of the diversity of ` +
+  `the ${data.samples.length} samples.`;
+
 // Samples are counted from 0, as in the files of run/predict.py.
 const samples = sampleU.map((u, i) => ({ u, ...addThumbnail("samples", `sample ${i}`, u) }));
 const shownGraders = graderU.map((u, i) => ({ u, ...addThumbnail("graders", graders[i].name, u) }));
@@ -683,7 +692,7 @@ function drawThumbnail(entry, labels, color) {
 }
 
 function markPressed() {
-  for (const entry of [...samples, ...shownGraders]) {
+  for (const entry of [...hypotheses, ...samples, ...shownGraders]) {
     const here = entry.u.every((v, i) => Math.abs(v - state.u[i]) < 1e-6);
     entry.button.setAttribute("aria-pressed", here);
   }
@@ -703,6 +712,9 @@ async function drawSamples() {
     for (let j = 0; j < mean.length; j++) mean[j] += probabilities[j] / samples.length;
     const labels = labelsOf(probabilities);
     drawThumbnail(sample, labels, [86, 180, 233]);
+    for (const entry of hypotheses) {
+      if (entry.sample === i) drawThumbnail(entry, labels, [86, 180, 233]);
+    }
     if (isOutlined) sample.paths = classPaths(labels);
     if (isBinary) sample.path = outline((j) => probabilities[2 * j + 1]);
     await new Promise((resolve) => setTimeout(resolve));

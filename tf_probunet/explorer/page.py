@@ -58,6 +58,11 @@ def page_data(scene: Scene) -> dict[str, Any]:
             for layer in scene.layers
         ],
         "samples": [_numbers(z) for z in scene.samples],
+        "hypotheses": [
+            {"sample": one.sample, "probability": round(one.probability, 4)}
+            for one in scene.hypotheses.found
+        ],
+        "explained": round(scene.hypotheses.explained, 4),
         "graders": [
             {"name": name, "latent": _numbers(z), "labels": _base64(labels)}
             for name, z, labels in zip(

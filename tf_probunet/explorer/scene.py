@@ -17,6 +17,7 @@ from tf_probunet.imaging.crop_config import CropConfig
 from tf_probunet.imaging.input_image import InputImage
 from tf_probunet.predict import latents, lesion, sampling
 from tf_probunet.predict.config import LesionConfig, PredictConfig
+from tf_probunet.predict.hypotheses import Hypotheses, choose, label_set
 from tf_probunet.predict.predict_lesions import find_lesions
 from tf_probunet.predict.prediction import ModelInput, check_extent, model_input
 from tf_probunet.predict.read_inputs import read_inputs
@@ -24,6 +25,7 @@ from tf_probunet.predict.read_inputs import read_inputs
 _WEIGHT = re.compile(r"(?:^|/)f_comb/conv_(\d+)/(kernel|bias)(?::0)?$")
 # How far a latent dimension is moved to see its effect, in standard deviations.
 _PROBE_SIGMA = 2.0
+_HYPOTHESES = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +63,8 @@ class Scene:
         layers: of f_comb after the first.
         prior_mean: [L].
         prior_stddev: [L].
-        samples: [S, L] latents drawn from the prior.
+        samples: [S, L] latents drawn from the prior, stratified.
+        hypotheses: the samples that represent all, with probabilities.
         graders: [G, H, W] label maps, G may be 0.
         grader_latents: [G, L], the means of their posteriors.
         grader_names: "grader 1", or "mode 4: car 2, 5.9 %" where the label maps are the
@@ -86,6 +89,7 @@ class Scene:
     prior_mean: np.ndarray
     prior_stddev: np.ndarray
     samples: np.ndarray
+    hypotheses: Hypotheses
     graders: np.ndarray
     grader_latents: np.ndarray
     grader_names: list[str]
@@ -357,8 +361,14 @@ def _scene(
     latent_dim = len(prior["mean"])
     first = layers[0].kernel
     samples = sampling.draw_latents(
-        model, image, count=num_samples, seed=seed, about=title
+        model,
+        image,
+        count=num_samples,
+        seed=seed,
+        sampling=sampling.default_sampling(model),
+        about=title,
     )
+    labels = _decode(model, image, samples, title)
     return Scene(
         title=title,
         image=image,
@@ -368,11 +378,14 @@ def _scene(
         prior_mean=prior["mean"],
         prior_stddev=prior["stddev"],
         samples=samples,
+        hypotheses=choose(labels, _HYPOTHESES, label_set(model)),
         graders=graders.astype(np.uint8),
         grader_latents=_posterior_means(model, image, graders, latent_dim, title),
         grader_names=grader_names,
         axes=_telling_axes(model, image, prior, title),
-        start=_start(model, image, samples, title),
+        start=middle_sample(np.count_nonzero(labels, axis=(1, 2)))
+        if model.has_background
+        else None,
         class_names=model.class_names,
         pixel_mm2=pixel_mm2,
         model=f"{model.metadata['model']} trained on {model.dataset['name']}",
@@ -413,17 +426,15 @@ def _posterior_means(
     return np.array(means, np.float32).reshape(-1, size)
 
 
-def _start(
+def _decode(
     model: LoadedModel, image: np.ndarray, samples: np.ndarray, title: str
-) -> int | None:
-    """Returns the sample that the page opens on; None without a background."""
-    if not model.has_background:
-        return None
-    areas = []
-    for z in samples:
+) -> np.ndarray:
+    """Returns the label maps [S, H, W] of latents [S, L]."""
+    maps = []
+    for z in samples:  # One at a time: large images would not fit into memory.
         drawn = model.call("decode", image[None], z[None, None], about=title)
-        areas.append(int(np.count_nonzero(drawn["labels"])))
-    return middle_sample(areas)
+        maps.append(drawn["labels"][0, 0].astype(np.uint8))
+    return np.stack(maps)
 
 
 def middle_sample(areas: Sequence[int]) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -168,7 +168,7 @@ def compare(
     for col, name in enumerate(["image", *names]):
         x = _NAME_WIDTH + col * (width + _GAP) + width / 2
         page.text(x, top - 0.02, name, ha="center", va="bottom", fontsize=style.SMALL)
-    look = {"binary": binary, "class_names": class_names}
+    look: dict[str, Any] = {"binary": binary, "class_names": class_names}
     for col, labels in enumerate(graders, 1):
         axis = cell(0, col)
         pictures.show_labels(axis, image, labels, colour=GRADER_COLOUR, **look)

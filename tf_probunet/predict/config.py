@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Optional
 
-from tf_probunet.config import MAX_SAMPLES, MAX_SIDE, Checked, field
+from tf_probunet.config import MAX_SAMPLES, MAX_SIDE, SAMPLINGS, Checked, field
 from tf_probunet.imaging.crop_config import numbers
 
+MAX_HYPOTHESES = 16
 OUTPUT_FORMATS = ("auto", "dicom_seg", "nifti", "png")
 
 
@@ -16,7 +17,19 @@ class PredictConfig(Checked):
     """How many samples are drawn, and how they are written."""
 
     num_samples: int = field(
-        16, "segmentations per image", at_least=1, at_most=MAX_SAMPLES
+        64, "segmentations per image", at_least=1, at_most=MAX_SAMPLES
+    )
+    sampling: Optional[str] = field(
+        None,
+        "how the samples are drawn: stratified, which makes probabilities far less "
+        "noisy, or independent; by default stratified for a model with latents",
+        choices=SAMPLINGS,
+    )
+    hypotheses: int = field(
+        4,
+        "how many weighted samples are chosen to represent all",
+        at_least=1,
+        at_most=MAX_HYPOTHESES,
     )
     seed: int = field(
         0,
@@ -29,12 +42,6 @@ class PredictConfig(Checked):
         "format of the label maps; auto: that of the input (PNG for DICOM if highdicom "
         "is not installed)",
         choices=OUTPUT_FORMATS,
-    )
-    group_iou: float = field(
-        0.7,
-        "samples with at least this IoU are one hypothesis",
-        at_least=0,
-        at_most=1,
     )
     tile_size: int = field(
         512,

@@ -1,95 +1,76 @@
-"""Groups samples that show the same thing into distinct hypotheses. NumPy only."""
+"""Chooses a few weighted samples, the hypotheses, that represent all. NumPy only."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 
 import numpy as np
-from scipy.cluster import hierarchy
-from scipy.spatial.distance import squareform
 
-# Pixels of all samples that are compared at once, so that memory is bounded.
-_PIXELS_AT_ONCE = 2**24
+from tf_probunet.artifacts.saved_model_dir import Description
+from tf_probunet.evaluation.metrics.distances import LabelSet
+from tf_probunet.evaluation.metrics.representatives import representatives
 
 
 @dataclasses.dataclass(frozen=True)
 class Hypothesis:
-    """Samples that agree with each other.
+    """A sample that represents others.
 
     Attributes:
-        samples: their numbers, in order.
-        representative: the one that is closest to the others.
-        share: their share of all samples.
-        is_empty: whether they show nothing but background.
+        sample: its number.
+        probability: its weight. Those of all hypotheses sum to 1.
+        is_empty: whether it shows nothing but background.
     """
 
-    samples: tuple[int, ...]
-    representative: int
-    share: float
+    sample: int
+    probability: float
     is_empty: bool
 
 
-def group(
-    labels: np.ndarray,
-    *,
-    num_classes: int,
-    least_iou: float,
-    has_background: bool = True,
-) -> list[Hypothesis]:
-    """Groups samples so that any two of a group have at least this IoU.
+@dataclasses.dataclass(frozen=True)
+class Hypotheses:
+    """The hypotheses of an image, the most probable first.
 
-    Groups are joined by complete linkage: the two most similar ones first, as long as
-    all their samples agree. Samples without foreground agree only with each other.
-    With more than two classes, intersections and unions are summed over the classes
-    before they are divided. Classes then count by their area, and stray pixels of rare
-    classes do not separate samples.
+    Attributes:
+        found: K of them, or fewer if fewer samples differ.
+        energy_distance: the squared energy distance between them and all samples.
+        explained: the share of the samples' diversity that they keep, 0 to 1.
+    """
+
+    found: tuple[Hypothesis, ...]
+    energy_distance: float
+    explained: float
+
+    @property
+    def empty_probability(self) -> float:
+        """The probability of the hypothesis that nothing is there."""
+        return sum(h.probability for h in self.found if h.is_empty)
+
+
+def choose(
+    labels: np.ndarray, count: int, classes: LabelSet | None = None
+) -> Hypotheses:
+    """Chooses hypotheses with the least energy distance to all samples.
 
     Args:
         labels: [S, H, W] integer.
-        num_classes: labels are 0 to num_classes - 1.
-        least_iou: 0 to 1.
-        has_background: whether label 0 means that nothing is there. Otherwise it
-            counts like the other classes.
+        count: K.
+        classes: what tells samples apart; see `label_set`.
 
     Returns:
-        The hypotheses, the most frequent first.
+        The hypotheses.
     """
-    apart = _distances(labels, range(int(has_background), num_classes))
-    if len(labels) == 1:
-        numbers = np.ones(1, int)
-    else:
-        tree = hierarchy.linkage(squareform(apart, checks=False), "complete")
-        # Rounding must not separate samples whose IoU is exactly the limit.
-        numbers = hierarchy.fcluster(tree, 1 - least_iou + 1e-9, "distance")
-    groups = [np.flatnonzero(numbers == number) for number in np.unique(numbers)]
-    groups.sort(key=lambda members: (-len(members), members[0]))
-    return [_hypothesis(members, labels, apart) for members in groups]
-
-
-def _distances(labels: np.ndarray, classes: Sequence[int]) -> np.ndarray:
-    """Returns 1 - IoU [S, S] of maps [S, H, W]; two without the classes are equal."""
-    maps = labels.reshape(len(labels), -1)
-    step = max(1, _PIXELS_AT_ONCE // len(maps))
-    shared = np.zeros((len(maps), len(maps)))
-    for start in range(0, maps.shape[1], step):
-        part = maps[:, start : start + step]
-        for label in classes:
-            mask = (part == label).astype(np.float32)
-            shared += mask @ mask.T
-    areas = np.diagonal(shared)
-    unions = areas[:, None] + areas - shared
-    return np.where(unions > 0, 1 - shared / np.maximum(unions, 1), 0.0)
-
-
-def _hypothesis(
-    members: np.ndarray, labels: np.ndarray, apart: np.ndarray
-) -> Hypothesis:
-    # Rounded, so that ties go to the first sample.
-    within = apart[np.ix_(members, members)].sum(axis=0).round(9)
-    return Hypothesis(
-        samples=tuple(int(i) for i in members),
-        representative=int(members[within.argmin()]),
-        share=len(members) / len(labels),
-        is_empty=not labels[members].any(),
+    chosen = representatives(labels, count, labels=classes)
+    found = tuple(
+        Hypothesis(int(i), float(weight), is_empty=not labels[i].any())
+        for i, weight in zip(chosen.indices, chosen.weights)
     )
+    return Hypotheses(found, chosen.energy_distance, chosen.explained)
+
+
+def label_set(model: Description) -> LabelSet | None:
+    """Returns the classes that tell samples of a model apart; None for binary masks."""
+    number = model.network.num_classes
+    if number == 2 and model.has_background:
+        return None
+    first = 1 if model.has_background else 0
+    return LabelSet(tuple(range(first, number)), number, None)

@@ -16,6 +16,9 @@ from tf_probunet import seeds
 
 Prior = Mapping[str, np.ndarray]  # The outputs of the function `prior`, for B images.
 
+# As a graph, because its many small operations take longer one by one.
+_draw = tf.function(noise_lib.draw)
+
 
 def dimensions(prior: Prior) -> int:
     """Returns the number D of normal numbers that one latent is made of."""
@@ -34,7 +37,8 @@ def draw_noise(
         sampling: one of `config.SAMPLINGS`.
     """
     image_seed = seeds.fold_in(seeds.root(tf.constant(seed)), 0)
-    return noise_lib.draw(sampling, image_seed[None], count, size)[0].numpy()
+    drawn = _draw(sampling, image_seed[None], tf.constant(count), size)
+    return drawn[0].numpy()
 
 
 def from_noise(prior: Prior, noise: np.ndarray) -> np.ndarray:

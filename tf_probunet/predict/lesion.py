@@ -29,8 +29,6 @@ _SCOUTS = 16
 _ABSENT = 2
 # Probabilities held at once.
 _MAX_BYTES = 256 * 2**20
-# How many hypotheses stand for the samples.
-NUM_HYPOTHESES = 4
 
 # Why a lesion is not followed any further.
 ENDS = {
@@ -140,7 +138,9 @@ def predict_lesion(
     indices, frames, ended = follow(
         volume, place, model, crop=crop, config=config, rules=rules
     )
-    drawn = draw(model, frames, count, config.seed, rules.smooth_slices)
+    drawn = draw(
+        model, frames, count, config.seed, rules.smooth_slices, config.sampling
+    )
     labels, mean, shown, box = _box(volume, indices, frames, drawn)
     notes = list(dict.fromkeys(note for frame in frames for note in frame.notes))
     if count < config.num_samples:
@@ -165,7 +165,7 @@ def predict_lesion(
         shown=shown,
         labels=labels,
         mean=mean,
-        hypotheses=representatives(flat, NUM_HYPOTHESES),
+        hypotheses=representatives(flat, config.hypotheses),
         ended=ended,
         notes=notes,
     )
@@ -320,6 +320,7 @@ def draw(
     count: int,
     seed: int,
     smooth_slices: float,
+    way: str | None = None,
 ) -> np.ndarray:
     """Draws lesion probabilities [Z, S, h, w] of neighbouring frames as one batch."""
     images = np.stack([frame.padded for frame in frames])
@@ -339,7 +340,8 @@ def draw(
         ]
     else:
         prior = priors(model, images, smooth_slices)
-        z = latents.from_noise(prior, shared_noise(model, prior, count, seed))
+        noise = shared_noise(model, prior, count, seed, way)
+        z = latents.from_noise(prior, noise)
         drawn = [model.call("decode", images[p], z[p], about=about) for p in parts]
     return np.concatenate([d["probabilities"][..., 1] for d in drawn])
 
@@ -359,11 +361,15 @@ def priors(
 
 
 def shared_noise(
-    model: LoadedModel, prior: latents.Prior, count: int, seed: int
+    model: LoadedModel,
+    prior: latents.Prior,
+    count: int,
+    seed: int,
+    way: str | None = None,
 ) -> np.ndarray:
-    """Draws the noise that all slices share, [count, D]."""
-    size = latents.dimensions(prior)
-    return latents.draw_noise(count, size, seed, sampling.default_sampling(model))
+    """Draws the noise that all slices share, [count, D]; stratified by default."""
+    way = way or sampling.default_sampling(model)
+    return latents.draw_noise(count, latents.dimensions(prior), seed, way)
 
 
 def _unpad(frame: ModelInput, probabilities: np.ndarray) -> np.ndarray:

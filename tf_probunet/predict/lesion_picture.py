@@ -22,6 +22,7 @@ _MARGIN_PX = 6
 _LEAST_PX = 24
 _DPI = 200
 _OUTLINES = (style.ORANGE, style.SKY_BLUE, style.YELLOW, style.PURPLE, style.GREEN)
+_MAX_SHOWN = len(_OUTLINES)  # The most probable hypotheses.
 
 
 @style.styled()
@@ -54,7 +55,7 @@ def render(lesion: Lesion) -> bytes:
             height,
         )
         pictures.show_image(axis, brightened(lesion.shown[place][window.slices]))
-        for rank in reversed(range(len(lesion.hypotheses.indices))):
+        for rank in reversed(range(min(_MAX_SHOWN, len(lesion.hypotheses.indices)))):
             sample = lesion.hypotheses.indices[rank]
             mask = lesion.labels[sample, place][window.slices] > 0
             pictures.outline(axis, mask, _OUTLINES[rank], 1.0)
@@ -115,7 +116,8 @@ def _subtitle(lesion: Lesion) -> str:
 def _hypotheses(page: style.Page, lesion: Lesion, top: float) -> None:
     sizes = lesion.volumes_mm3
     page.text(_GAP, top + 0.02, "hypotheses", fontsize=style.SMALL, va="center")
-    for rank, (sample, weight) in enumerate(zip(*lesion.hypotheses[:2])):
+    shown = list(zip(*lesion.hypotheses[:2]))[:_MAX_SHOWN]
+    for rank, (sample, weight) in enumerate(shown):
         line = top + 0.22 + 0.17 * rank
         page.text(_GAP, line, "\u25a0", fontsize=9, va="center", color=_OUTLINES[rank])
         size = f"{sizes[sample]:.0f} mm³" if sizes[sample] else "nothing"

@@ -1,4 +1,4 @@
-"""One readable picture of a prediction: image, mean, entropy, distinct hypotheses."""
+"""One readable picture of a prediction: image, mean, entropy, hypotheses."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def render(prediction: Prediction, model: LoadedModel) -> bytes:
 
     What the network sees is shown as it sees it; where that is a part of the image, the
     first panel shows where it and the region lie. At most eight hypotheses are drawn,
-    the most frequent first; below each is its share of the samples and its area.
+    the most probable first; below each is its probability and its area.
 
     Returns:
         PNG.
     """
-    shown = prediction.hypotheses[:_MAX_SHOWN]
+    shown = prediction.hypotheses.found[:_MAX_SHOWN]
     rows = 1 + -(-len(shown) // _COLUMNS)
     shape = prediction.seen_image.shape
     height = _PANEL * min(max(shape[0] / shape[1], 0.4), 1.6)
@@ -73,13 +73,13 @@ def render(prediction: Prediction, model: LoadedModel) -> bytes:
         _show_all_classes(panel(0, 3), prediction, model)
     for i, hypothesis in enumerate(shown):
         axis = panel(1 + i // _COLUMNS, i % _COLUMNS)
-        labels = prediction.seen(prediction.labels[hypothesis.representative])
+        labels = prediction.seen(prediction.labels[hypothesis.sample])
         _show_labels(axis, prediction, labels, _OUTLINES[i % len(_OUTLINES)], model)
         if model.has_background:
             what = _areas(prediction, labels, model)
-            _caption(axis, f"{hypothesis.share:.0%}: {what}")
+            _caption(axis, f"{hypothesis.probability:.0%}: {what}")
         else:
-            _caption(axis, f"{hypothesis.share:.0%} of the samples")
+            _caption(axis, f"{hypothesis.probability:.0%}")
     return style.to_png(page.figure, _DPI)
 
 
@@ -101,7 +101,9 @@ def _areas(prediction: Prediction, labels: np.ndarray, model: LoadedModel) -> st
 def _title(prediction: Prediction) -> str:
     image = prediction.image
     text = image.name if len(image.name) <= 60 else f"{image.name[:57]}..."
-    return f"{text}: {len(prediction.hypotheses)} distinct of {_samples(prediction)}"
+    number = len(prediction.hypotheses.found)
+    hypotheses = f"{number} hypothes{'i' if number == 1 else 'e'}s"
+    return f"{text}: {hypotheses} for {_samples(prediction)}"
 
 
 def _samples(prediction: Prediction) -> str:
@@ -110,8 +112,11 @@ def _samples(prediction: Prediction) -> str:
 
 
 def _subtitle(prediction: Prediction, model: LoadedModel) -> str:
-    present = presence(prediction, model)
-    parts = []
+    present, chosen = presence(prediction, model), prediction.hypotheses
+    parts = [
+        f"they stand for {chosen.explained:.0%} of the diversity (energy distance "
+        f"{chosen.energy_distance:.3f})"
+    ]
     if present is not None:
         parts.append(f"something is marked in {present:.0%} of the samples")
     region = prediction.grid.region
@@ -120,9 +125,9 @@ def _subtitle(prediction: Prediction, model: LoadedModel) -> str:
             f"rows {region.row}-{region.row + region.height - 1}, columns "
             f"{region.col}-{region.col + region.width - 1}"
         )
-    rest = prediction.hypotheses[_MAX_SHOWN:]
+    rest = chosen.found[_MAX_SHOWN:]
     if rest:
-        share = sum(hypothesis.share for hypothesis in rest)
+        share = sum(hypothesis.probability for hypothesis in rest)
         parts.append(f"{len(rest)} more hypotheses ({share:.0%}) are not shown")
     return "; ".join(parts)
 
@@ -198,8 +203,10 @@ def _show_overview(
 def _show_all(axis: Axes, prediction: Prediction) -> None:
     """Shows the outlines of the hypotheses drawn below in one panel."""
     pictures.show_image(axis, brightened(prediction.seen_image))
-    for i, hypothesis in reversed(list(enumerate(prediction.hypotheses[:_MAX_SHOWN]))):
-        labels = prediction.seen(prediction.labels[hypothesis.representative])
+    for i, hypothesis in reversed(
+        list(enumerate(prediction.hypotheses.found[:_MAX_SHOWN]))
+    ):
+        labels = prediction.seen(prediction.labels[hypothesis.sample])
         pictures.outline(axis, labels > 0, _OUTLINES[i % len(_OUTLINES)], 1.1)
     _caption(axis, "all of them")
 
@@ -207,8 +214,8 @@ def _show_all(axis: Axes, prediction: Prediction) -> None:
 def _show_all_classes(axis: Axes, prediction: Prediction, model: LoadedModel) -> None:
     """Shows the outlines of all classes of the hypotheses drawn below in one panel."""
     pictures.show_image(axis, brightened(prediction.seen_image))
-    for hypothesis in prediction.hypotheses[:_MAX_SHOWN]:
-        labels = prediction.seen(prediction.labels[hypothesis.representative])
+    for hypothesis in prediction.hypotheses.found[:_MAX_SHOWN]:
+        labels = prediction.seen(prediction.labels[hypothesis.sample])
         pictures.outline_classes(axis, labels, model.class_names, 0.7)
     _caption(axis, "all of them")
 

@@ -173,8 +173,12 @@ def _overview(summaries: list[dict[str, Any]]) -> dict[str, Any]:
                 "source": one["source"],
                 "slice": one["slice"],
                 "presence_probability": one["presence_probability"],
-                "distinct_hypotheses": len(one["hypotheses"]),
-                "shares": [h["share"] for h in one["hypotheses"]],
+                "num_samples": one["num_samples"],
+                "hypotheses": [
+                    {name: h[name] for name in ("probability", "is_empty")}
+                    for h in one["hypotheses"]
+                ],
+                "explained": one["explained"],
                 "notes": one["notes"],
             }
             for one in summaries

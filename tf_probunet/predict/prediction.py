@@ -16,7 +16,7 @@ from tf_probunet.imaging.input_image import InputImage
 from tf_probunet.imaging.resampling import resample
 from tf_probunet.predict import grid, intensity, sampling
 from tf_probunet.predict.config import PredictConfig
-from tf_probunet.predict.hypotheses import Hypothesis, group
+from tf_probunet.predict.hypotheses import Hypotheses, choose, label_set
 
 # How far a size may be off if the model's resolution is only roughly known. Training
 # scales images by as much.
@@ -35,7 +35,8 @@ class Prediction:
         mean: [H, W, K] float32, the mean of the samples' probabilities; 0 outside, and
             background where the network does not see the region.
         entropy: [H, W] float32 of the mean, in nats; 0 outside.
-        hypotheses: distinct ones, the most frequent first.
+        hypotheses: the weighted samples that represent all, the most probable first.
+        sampling: how the samples were drawn.
         notes: what the user should know.
     """
 
@@ -45,8 +46,9 @@ class Prediction:
     labels: np.ndarray
     mean: np.ndarray
     entropy: np.ndarray
-    hypotheses: list[Hypothesis]
+    hypotheses: Hypotheses
     notes: list[str]
+    sampling: str = "independent"
 
     def seen(self, maps: np.ndarray) -> np.ndarray:
         """Cuts out of maps [..., H, W] what the network sees."""
@@ -146,6 +148,7 @@ def predict_image(
     count = sampling.num_samples(model, config.num_samples)
     if count < config.num_samples:
         notes.append(f"the model has {count} samples, not {config.num_samples}")
+    way = config.sampling or sampling.default_sampling(model)
     num_classes = model.network.num_classes
     labels = np.zeros((count, *image.shape), np.uint8)
     mean = np.zeros((*image.shape, num_classes), np.float32)
@@ -158,6 +161,7 @@ def predict_image(
         seed=config.seed,
         tile_size=config.tile_size,
         about=image.describe(),
+        sampling=way,
     ):
         for drawn in chunk:
             cut_off += _reaches_edge(planned.unpad(drawn).argmax(-1))
@@ -173,13 +177,9 @@ def predict_image(
         labels=labels,
         mean=mean,
         entropy=_entropy(mean),
-        hypotheses=group(
-            labels[:, rows, cols],
-            num_classes=num_classes,
-            least_iou=config.group_iou,
-            has_background=model.has_background,
-        ),
+        hypotheses=choose(labels[:, rows, cols], config.hypotheses, label_set(model)),
         notes=notes,
+        sampling=way,
     )
 
 
@@ -241,7 +241,7 @@ def check_memory(image: InputImage, model: LoadedModel, config: PredictConfig) -
     # Four copies of the image for its picture, the label maps and their comparison, the
     # mean and what is written of it, and a dozen bytes for each remaining step.
     channels, classes = image.pixels.shape[2], model.network.num_classes
-    per_pixel = 16 * channels + 2 * count + 8 * classes + 40
+    per_pixel = 16 * channels + 6 * count + 8 * classes + 40
     limits.check(
         math.prod(image.shape) * per_pixel,
         f"{image.describe()}: {count} samples of {image.shape[0]}x{image.shape[1]} "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -167,10 +167,36 @@ def draw_latents(
     sampling: str = "independent",
 ) -> np.ndarray:
     """Draws latents [count, L] from the prior, the same as the model itself draws."""
+    return draw_latent_sets(
+        model, image, sets=[(sampling, count)], seed=seed, about=about
+    )
+
+
+def draw_latent_sets(
+    model: LoadedModel,
+    image: np.ndarray,
+    *,
+    sets: Sequence[tuple[str, int]],
+    seed: int,
+    about: str,
+) -> np.ndarray:
+    """Draws several sets of latents from the prior of one image.
+
+    Args:
+        model: with latents.
+        image: [H, W, C] float32 in 0..1.
+        sets: the sampling and the number of latents of each set.
+        seed: of the samples. Each set is what `draw_latents` draws with it.
+        about: the file, for error messages.
+
+    Returns:
+        [S, L] float32, the sets one after the other.
+    """
     seen = _reduced(image, model.size_divisor)
     prior = model.call("prior", seen[None], about=about)
-    drawn = latents.draw_noise(count, latents.dimensions(prior), seed, sampling)
-    return latents.from_noise(prior, drawn)[0]
+    size = latents.dimensions(prior)
+    drawn = [latents.draw_noise(n, size, seed, sampling) for sampling, n in sets]
+    return latents.from_noise(prior, np.concatenate(drawn))[0]
 
 
 def _reduced(image: np.ndarray, divisor: int) -> np.ndarray:

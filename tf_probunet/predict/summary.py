@@ -31,26 +31,33 @@ def summary(
         },
         "num_samples": len(prediction.labels),
         "seed": config.seed,
+        "sampling": prediction.sampling,
         "presence_probability": presence(prediction, model),
         "classes": _classes(prediction, model),
-        "group_iou": config.group_iou,
+        **hypotheses(prediction, model),
+        "notes": prediction.notes,
+    }
+
+
+def hypotheses(prediction: Prediction, model: LoadedModel) -> dict[str, Any]:
+    """Returns the hypotheses, and how much of the distribution they stand for."""
+    return {
         "hypotheses": [
             {
-                "share": hypothesis.share,
-                "samples": list(hypothesis.samples),
-                "representative": hypothesis.representative,
+                "probability": hypothesis.probability,
+                "sample": hypothesis.sample,
                 "is_empty": hypothesis.is_empty and model.has_background,
                 "areas": {
                     name: area(
-                        prediction.labels[hypothesis.representative] == label,
-                        prediction,
+                        prediction.labels[hypothesis.sample] == label, prediction
                     )
                     for label, name in foreground_classes(model)
                 },
             }
-            for hypothesis in prediction.hypotheses
+            for hypothesis in prediction.hypotheses.found
         ],
-        "notes": prediction.notes,
+        "explained": prediction.hypotheses.explained,
+        "energy_distance": prediction.hypotheses.energy_distance,
     }
 
 

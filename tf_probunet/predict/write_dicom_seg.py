@@ -82,21 +82,21 @@ def read_source(path: str) -> pydicom.Dataset:
 def write(folder: pathlib.Path, prediction: Prediction, model: LoadedModel) -> None:
     """Writes `hypotheses.dcm`, with a segment for each hypothesis that shows something.
 
-    With several foreground classes there is a segment for each of them. The label
-    holds the share of the samples, the description how they were made. If all samples
-    are empty there is nothing to write, and no file.
+    With several foreground classes there is a segment for each of them. The
+    description holds the probability and the area. If all hypotheses are empty there is
+    nothing to write, and no file.
     """
     hd = highdicom()
     masks, descriptions = [], []
-    for rank, hypothesis in enumerate(prediction.hypotheses, start=1):
-        labels = prediction.labels[hypothesis.representative]
+    for rank, hypothesis in enumerate(prediction.hypotheses.found, start=1):
+        labels = prediction.labels[hypothesis.sample]
         for label, name in foreground_classes(model):
             mask = labels == label
             if mask.any():
                 masks.append(mask)
                 text = (
-                    f"{len(hypothesis.samples)} of {len(prediction.labels)} samples "
-                    f"({hypothesis.share:.1%}), {area_text(mask, prediction)}"
+                    f"probability {hypothesis.probability:.1%}, "
+                    f"{area_text(mask, prediction)}"
                 )
                 descriptions.append(
                     _segment(hd, len(masks), f"Hypothesis {rank}: {name}", text, model)
@@ -205,8 +205,12 @@ def _save(
 
 
 def _content(prediction: Prediction) -> str:
-    empty = sum(h.share for h in prediction.hypotheses if h.is_empty)
-    return f"{len(prediction.labels)} samples, {empty:.1%} of them empty"
+    chosen, number = prediction.hypotheses, len(prediction.labels)
+    # At most 64 characters.
+    return (
+        f"{len(chosen.found)} of {number} samples ({chosen.explained:.0%}), "
+        f"nothing: {chosen.empty_probability:.1%}"
+    )
 
 
 def _segment(hd: Any, number: int, label: str, text: str, model: LoadedModel) -> Any:

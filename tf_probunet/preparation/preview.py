@@ -109,7 +109,8 @@ def _tile(
     zoom = _ZOOM if longest <= _MAX_ENLARGED else 1
     if spec.num_classes == 2:
         return draw_outlines(picture, labels == 1, zoom, colours(len(labels)))
-    present = [label for label in np.unique(labels) if 0 < label < spec.num_classes]
+    first = 0 if _is_cityscapes(spec) else 1
+    present = [n for n in np.unique(labels) if first <= n < spec.num_classes]
     masks = [labels == label for label in present]  # [G, H, W] each
     empty = np.zeros((0, *labels.shape[1:]), bool)
     shades = _class_colours(spec)[present].repeat(len(labels), axis=0)
@@ -125,9 +126,14 @@ def colours(number: int) -> np.ndarray:
     return np.concatenate([COLOURS, rest])[:number]
 
 
+def _is_cityscapes(spec: records.DatasetSpec) -> bool:
+    """Whether the classes have colours that everybody knows, and no background."""
+    return tuple(spec.class_names) == cityscapes_labels.TRAIN_CLASS_NAMES
+
+
 def _class_colours(spec: records.DatasetSpec) -> np.ndarray:
     """Returns [K, 3] uint8; the background's is not used."""
-    if tuple(spec.class_names) == cityscapes_labels.TRAIN_CLASS_NAMES:
+    if _is_cityscapes(spec):
         return cityscapes_labels.COLORS[: spec.num_classes]
     return np.concatenate([COLOURS[:1], colours(spec.num_classes - 1)])
 
@@ -135,7 +141,7 @@ def _class_colours(spec: records.DatasetSpec) -> np.ndarray:
 def _legend(width: int, spec: records.DatasetSpec) -> np.ndarray:
     """Returns the names of the classes in their colours, in as many lines as needed."""
     names = [_plain(name) for name in spec.class_names]
-    start = 0 if tuple(spec.class_names) == cityscapes_labels.TRAIN_CLASS_NAMES else 1
+    start = 0 if _is_cityscapes(spec) else 1
     lines = max(1, math.ceil(sum(7 * len(name) + 14 for name in names) / width) + 1)
     legend = PIL.Image.new("RGB", (width, lines * _CAPTION_HEIGHT))
     draw = PIL.ImageDraw.Draw(legend)

@@ -15,22 +15,19 @@ from typing import Any, NamedTuple
 import numpy as np
 import PIL.Image
 
-from tf_probunet import metrics
 from tf_probunet.artifacts.saved_model import LoadedModel
-from tf_probunet.evaluation.metrics.distances import LabelSet
 from tf_probunet.imaging import read_dicom
 from tf_probunet.imaging.crop_config import CropConfig
 from tf_probunet.imaging.input_image import InputImage
 from tf_probunet.predict import sampling
-from tf_probunet.predict.config import PredictConfig
+from tf_probunet.predict.config import MAX_HYPOTHESES, PredictConfig
 from tf_probunet.predict.prediction import Prediction, check_extent, predict_image
 from tf_probunet.predict.read_inputs import read_inputs
-from tf_probunet.predict.summary import area, foreground_classes, presence
+from tf_probunet.predict.summary import hypotheses, presence
 from tf_probunet.serve.batching import Batcher
 from tf_probunet.serve.config import ServeConfig
 
 FORMATS = {"json": "application/json", "npz": "application/x-npz"}
-MAX_HYPOTHESES = 16
 _CROP = ("slice", "region", "center", "whole", "pad", "spacing_mm", "window")
 _SUFFIXES = {
     b"\x89PNG\r\n\x1a\n": ".png",
@@ -100,7 +97,13 @@ class Service:
         image = np.zeros([side, side, self.model.network.image_channels], np.float32)
         count = sampling.num_samples(self.model, PredictConfig().num_samples)
         for _ in sampling.draw(
-            self.model, image, count=count, seed=0, tile_size=side, about="warm-up"
+            self.model,
+            image,
+            count=count,
+            seed=0,
+            tile_size=side,
+            about="warm-up",
+            sampling=sampling.default_sampling(self.model),
         ):
             pass
 
@@ -186,45 +189,29 @@ class Service:
             image,
             self._batcher.model(deadline),
             request.crop,
-            PredictConfig(num_samples=request.num_samples, seed=request.seed),
+            PredictConfig(
+                num_samples=request.num_samples,
+                seed=request.seed,
+                hypotheses=request.hypotheses,
+            ),
         )
 
     def _summary(
         self, prediction: Prediction, request: Request
     ) -> tuple[dict[str, Any], np.ndarray]:
         """Returns the answer without label maps, and which samples it shows."""
-        model, classes = self.model, foreground_classes(self.model)
-        num_classes = model.network.num_classes
-        is_binary = num_classes == 2 and model.has_background
-        chosen = metrics.representatives(
-            prediction.seen(prediction.labels),
-            request.hypotheses,
-            labels=None
-            if is_binary
-            else LabelSet(tuple(label for label, _ in classes), num_classes, None),
-        )
         summary = {
-            "model": model.path.name,
-            "class_names": model.class_names,
+            "model": self.model.path.name,
+            "class_names": self.model.class_names,
             "shape": list(prediction.image.shape),
             "num_samples": len(prediction.labels),
             "seed": request.seed,
-            "presence_probability": presence(prediction, model),
-            "hypotheses": [
-                {
-                    "probability": float(weight),
-                    "sample": int(index),
-                    "areas": {
-                        name: area(prediction.labels[index] == label, prediction)
-                        for label, name in classes
-                    },
-                }
-                for index, weight in zip(chosen.indices, chosen.weights)
-            ],
-            "explained": float(chosen.explained),
+            "presence_probability": presence(prediction, self.model),
+            **hypotheses(prediction, self.model),
             "notes": prediction.notes,
         }
-        return summary, chosen.indices
+        chosen = [one.sample for one in prediction.hypotheses.found]
+        return summary, np.array(chosen)
 
 
 def _read(path: pathlib.Path, crop: CropConfig) -> InputImage:

@@ -13,8 +13,11 @@ from tf_probunet.evaluation.metrics.distances import LabelSet, self_distances
 _RIDGE = 1e-10
 _TOLERANCE = 1e-12
 _MAX_SWEEPS = 20
-# A single start sometimes ends in a local optimum; six starts hardly ever do.
-_NUM_STARTS = 6
+# A single start sometimes ends in a local optimum; six starts hardly ever do. Larger
+# sets take longer and have more good optima: they get fewer starts.
+_MAX_STARTS = 6
+_MIN_STARTS = 2
+_STARTED_SAMPLES = 24
 
 
 class Representatives(NamedTuple):
@@ -79,13 +82,20 @@ def representatives(
         >>> chosen.indices.tolist(), chosen.weights.round(6).tolist()
         ([0, 6], [0.75, 0.25])
     """
-    if count < 1:
-        raise ValueError(f"count is {count}; expected at least 1")
     distances = self_distances(samples, name="samples", labels=labels)
     if distances.ndim != 2:
         raise checks.MaskError(
             f"samples have shape {np.shape(samples)}; expected one image's [S, H, W]"
         )
+    return from_distances(distances, count, sample_weights)
+
+
+def from_distances(
+    distances: np.ndarray, count: int, sample_weights: np.ndarray | None = None
+) -> Representatives:
+    """`representatives` from the distances [S, S] of all samples."""
+    if count < 1:
+        raise ValueError(f"count is {count}; expected at least 1")
     total = len(distances)
     if sample_weights is None:
         sample_weights = np.full(total, 1 / total)
@@ -121,18 +131,19 @@ def choose(
     towards = distances @ probabilities
     found = [
         _search(distances, towards, start, count)
-        for start in _starts(distances, towards)
+        for start in _starts(distances, towards, count)
     ]
     indices = np.sort(min(found, key=lambda item: item[0])[1])
     weights = simplex_weights(distances[np.ix_(indices, indices)], towards[indices])
     return indices[weights > 0], weights[weights > 0]
 
 
-def _starts(distances: np.ndarray, towards: np.ndarray) -> list[int]:
+def _starts(distances: np.ndarray, towards: np.ndarray, count: int) -> list[int]:
     """Returns samples that are far from each other, the most central one first."""
     starts = [int(towards.argmin())]
     nearest = distances[starts[0]]
-    for _ in range(min(_NUM_STARTS, len(towards)) - 1):
+    number = max(_MIN_STARTS, min(_MAX_STARTS, _STARTED_SAMPLES // count))
+    for _ in range(min(number, len(towards)) - 1):
         starts.append(int(nearest.argmax()))
         nearest = np.minimum(nearest, distances[starts[-1]])
     return starts
@@ -189,8 +200,8 @@ def simplex_weights(distances: np.ndarray, towards: np.ndarray) -> np.ndarray:
         while True:
             target = np.zeros(len(towards))
             target[support] = _equality_weights(
-                distances[np.ix_(support, support)][None], towards[support][None]
-            )[0]
+                distances[np.ix_(support, support)], towards[support]
+            )
             leaving = [i for i in support if target[i] <= 0]
             if not leaving:
                 weights = target
@@ -221,14 +232,31 @@ def _best_addition(
     Weights that would be negative are set to 0 and the others are scaled. That is not
     exact, but the rule is the same for all candidates.
     """
-    others = np.setdiff1d(np.arange(len(towards)), chosen)
-    sets = np.concatenate([np.tile(chosen, (len(others), 1)), others[:, None]], axis=1)
-    sets = sets.astype(int)  # [N, K]
-    within = distances[sets[:, :, None], sets[:, None, :]]  # [N, K, K]
-    weights = _equality_weights(within, towards[sets]).clip(0)
-    weights /= weights.sum(axis=1, keepdims=True)
-    values = _value(within, towards[sets], weights)
-    return int(others[values.argmin()])
+    if not chosen:
+        return int(towards.argmin())
+    others = np.setdiff1d(np.arange(len(towards)), chosen)  # [N]
+    rows = np.array(chosen)
+    within = distances[np.ix_(rows, rows)]  # [K, K]
+    cross = distances[np.ix_(rows, others)]  # [K, N]
+    # The system of the chosen ones is bordered by one row and column per candidate, and
+    # solved for all of them at once.
+    columns = np.concatenate([cross, np.ones((1, len(others)))])
+    right = np.append(towards[chosen], 1.0)
+    solved = np.linalg.solve(
+        _bordered(within), np.concatenate([columns, right[:, None]], axis=1)
+    )
+    solved, base = solved[:, :-1], solved[:, -1]
+    pivots = -_RIDGE - (columns * solved).sum(axis=0)
+    added = (towards[others] - base @ columns) / pivots  # [N]
+    kept = (base[:, None] - solved * added)[:-1]  # [K, N]
+    added, kept = added.clip(0), kept.clip(0)
+    total = added + kept.sum(axis=0)
+    added, kept = added / total, kept / total
+    linear = towards[chosen] @ kept + towards[others] * added
+    square = (kept * (within @ kept)).sum(axis=0) + 2 * added * (cross * kept).sum(
+        axis=0
+    )
+    return int(others[(2 * linear - square).argmin()])
 
 
 def _optimum(distances: np.ndarray, towards: np.ndarray, chosen: list[int]) -> float:
@@ -241,23 +269,26 @@ def _equality_weights(distances: np.ndarray, towards: np.ndarray) -> np.ndarray:
     """Minimises 2 w't - w'Dw with sum(w) = 1 only.
 
     Args:
-        distances: D [N, K, K].
-        towards: t [N, K].
+        distances: D [K, K].
+        towards: t [K].
 
     Returns:
-        [N, K]; weights may be negative.
+        [K]; weights may be negative.
     """
-    size = towards.shape[-1]
-    system = np.zeros((len(towards), size + 1, size + 1))
-    system[:, :size, :size] = distances - _RIDGE * np.eye(size)
-    system[:, size, :size] = system[:, :size, size] = 1.0
-    right = np.concatenate([towards, np.ones((len(towards), 1))], axis=1)
-    return np.linalg.solve(system, right[..., None])[:, :size, 0]
+    return np.linalg.solve(_bordered(distances), np.append(towards, 1.0))[:-1]
+
+
+def _bordered(distances: np.ndarray) -> np.ndarray:
+    """The matrix of the conditions for a minimum with sum(w) = 1, [K + 1, K + 1]."""
+    size = len(distances)
+    system = np.ones((size + 1, size + 1))
+    system[:size, :size] = distances - _RIDGE * np.eye(size)
+    system[size, size] = 0.0
+    return system
 
 
 def _value(
     distances: np.ndarray, towards: np.ndarray, weights: np.ndarray
 ) -> np.ndarray:
-    """2 w't - w'Dw, for one set or for many."""
-    within = np.einsum("...i,...ij,...j", weights, distances, weights)
-    return 2 * (weights * towards).sum(axis=-1) - within
+    """2 w't - w'Dw."""
+    return 2 * weights @ towards - weights @ distances @ weights
