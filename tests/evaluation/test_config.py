@@ -49,7 +49,7 @@ MODEL = {"saved_model": "a"}
         ),
         (
             {**MODEL, "sampling": "stratified", "by": "lesion"},
-            "by is 'lesion', expected 'image' with sampling='stratified'",
+            r"num_samples is \(1, 4, 8, 16\), expected one number with by='lesion'",
         ),
         ({**MODEL, "split": None}, "split is None, expected str"),
     ],
