@@ -208,7 +208,7 @@ def test_is_the_default_of_the_command(path, tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("disc: ") and "note" not in done.stdout
     seen = (pixels[None, 32:96, 32:96, None] / 255).astype(np.float32)
-    expected = saved_model.load(path).call("sample", seen, 4, 3, about="disc")
+    expected = saved_model.load(path).call("stratified", seen, 4, 3, about="disc")
     for i, labels in enumerate(expected["labels"][0]):
         opened = PIL.Image.open(tmp_path / "out" / "disc" / f"sample_{i:03d}.png")
         np.testing.assert_array_equal(np.array(opened), np.pad(labels, 32))

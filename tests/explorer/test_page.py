@@ -293,9 +293,13 @@ def test_classes_are_outlined_and_measured(class_model, tmp_path):
         data_dir=info.data_dir,
         split="test",
         key=None,
-        num_samples=2,
+        num_samples=16,
         seed=5,
     )
+    # A sample that marks something.
+    frame = shown.image[None].astype(np.float32)
+    decoded = class_model.call("decode", frame, shown.samples[None], about="test")
+    z = next(z for z, maps in zip(shown.samples, decoded["labels"][0]) if maps.any())
     # The network takes multiples of two.
     assert shown.image.shape == (8, 12, 1)
     assert "7x11 pixels is mirrored at its border" in shown.notes[0]
@@ -304,7 +308,7 @@ def test_classes_are_outlined_and_measured(class_model, tmp_path):
     with browser.Browser(tmp_path / "profile") as tab:
         tab.open(path.as_uri())
         tab.wait_for("document.getElementById('explorer')?.dataset.ready")
-        _, drawn, _ = _settled(tab, _open_latent(tab, shown.samples[1]), (8, 12))
+        _, drawn, _ = _settled(tab, _open_latent(tab, z), (8, 12))
         status = tab.evaluate("document.getElementById('status').textContent")
         names = tab.evaluate(
             "[...document.querySelectorAll('#graders button')].map(b => b.ariaLabel)"
