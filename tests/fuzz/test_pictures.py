@@ -290,10 +290,10 @@ def test_hostile_arrays_are_refused(fuzz, tmp_path, name):
 
 
 def test_a_picture_of_another_kind_is_not_opened(fuzz, tmp_path):
-    for kind in ("BMP", "GIF", "PPM"):
+    for kind in ("GIF", "PPM"):
         data = _saved(_grey(), kind)
         error = fuzz.check_file(tmp_path / "a.png", data, _predict, _valid_images)
-        assert "expected a PNG, TIFF or JPEG picture" in str(error)
+        assert "expected a PNG, TIFF, JPEG or BMP picture" in str(error)
 
 
 def test_all_pages_of_a_file_together_are_bounded(fuzz, tmp_path, monkeypatch):
