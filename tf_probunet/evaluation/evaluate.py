@@ -476,7 +476,7 @@ def _move(batch: dict[str, Any], distance: int) -> None:
     masks stays as it is.
     """
     hashes = [salted_hash(key, "direction of the offset") for key in batch["keys"]]
-    angles = 2.0 * np.pi * np.array(hashes, np.float64) / 2**64
+    angles = 2.0 * np.pi * np.array(hashes, np.float64) / 2.0**64
     moves = np.rint(distance * np.stack([np.sin(angles), np.cos(angles)], axis=1))
     row_axes = {"image": 0, "labels": 1, "modes": 1}  # Of a single image.
     for name in row_axes.keys() & batch.keys():
