@@ -9,10 +9,11 @@ import shutil
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers import run_dirs
+from helpers import run_dirs, tiny
 
 from tf_probunet.artifacts import checksums
 from tf_probunet.artifacts.saved_model import load
+from tf_probunet.artifacts.saved_model_dir import SavedModelDir
 from tf_probunet.config import Config, DataConfig
 from tf_probunet.evaluation import evaluate, sources
 from tf_probunet.export import export
@@ -336,8 +337,36 @@ def test_a_frame_without_background_is_not_filled_up(framed):
     assert export._Origin(config, {**described.dataset, **classes}).sees is None
 
 
+def _with_history(run, path):
+    """Copies a run, and says that it went on from an earlier training."""
+    directory = RunDir(shutil.copytree(run, path))
+    config = directory.config().to_json()
+    earlier = tiny.run(energy_weight=2.0, steps=11).to_json()
+    directory.write_history([{"config": earlier, "validation": {"ged": 0.5}}])
+    config["model"]["learned"] = "posterior"
+    config["training"]["start_from"] = "/models/earlier"
+    (path / "config.json").write_text(json.dumps(config))
+    return path
+
+
+def _check_history(saved, validation):
+    """Checks that a SavedModel of such a run tells both trainings."""
+    before, last = SavedModelDir(saved).history()
+    assert before["config"]["training"]["steps"] == 11
+    assert before["validation"]["ged"] == 0.5
+    assert last["config"]["training"]["start_from"] == "earlier"  # Without its place.
+    assert last["validation"] == validation
+    card = (saved / "assets" / "README.md").read_text("utf-8")
+    earlier, later = card.partition("**Training**: ")[2].split("; then ")
+    assert earlier.startswith("11 steps of 4 images")
+    assert earlier.endswith(", on the energy distance and the model's own loss")
+    assert ", of the posterior net alone; all settings" in later
+
+
 def test_an_export_can_be_written_once_more(run, results, tmp_path):
-    first = export.export_run(run, tmp_path / "first", results=results)
+    path = _with_history(run, tmp_path / "run")
+    first = export.export_run(path, tmp_path / "first", results=results)
+    _check_history(first, RunDir(path).best_score())
     again = export.export_again(first, tmp_path / "again")
     for name in ("config.json", "dataset.json", "metadata.json", "scores.json"):
         assert (again / "assets" / name).read_text() == (
