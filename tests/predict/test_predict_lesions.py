@@ -99,13 +99,31 @@ def test_segmentations_lie_on_the_series(result, series, scan):
         }
         assert {-94.0, -92.0, -90.0, -88.0} <= heights
     # As a volume of its own, resampled to the place of each of the source's voxels.
-    volume = binary.get_volume(segment_numbers=[1])
-    inverse = np.linalg.inv(volume.affine)
+    array, affine = _volume(binary)
+    inverse = np.linalg.inv(affine)
     for index, source in enumerate(sources):
-        assert (
-            _sampled(volume.array[..., 0], inverse, source)
-            == (scan[index] > 0).tolist()
+        assert _sampled(array, inverse, source) == (scan[index] > 0).tolist()
+
+
+def _volume(segmentation):
+    """The first segment as [slices, rows, columns], with its affine, by the header."""
+    frames = [
+        (np.array(groups.PlanePositionSequence[0].ImagePositionPatient, float), mask)
+        for groups, mask in zip(
+            segmentation.PerFrameFunctionalGroupsSequence, segmentation.pixel_array
         )
+        if groups.SegmentIdentificationSequence[0].ReferencedSegmentNumber == 1
+    ]
+    frames.sort(key=lambda frame: frame[0][2])
+    shared = segmentation.SharedFunctionalGroupsSequence[0]
+    directions = shared.PlaneOrientationSequence[0].ImageOrientationPatient
+    spacing = shared.PixelMeasuresSequence[0].PixelSpacing
+    affine = np.eye(4)
+    affine[:3, 0] = frames[1][0] - frames[0][0]
+    affine[:3, 1] = np.array(directions[3:], float) * float(spacing[0])
+    affine[:3, 2] = np.array(directions[:3], float) * float(spacing[1])
+    affine[:3, 3] = frames[0][0]
+    return np.stack([mask for _, mask in frames]), affine
 
 
 def _sampled(array, inverse, source):
