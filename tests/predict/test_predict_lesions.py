@@ -107,15 +107,20 @@ def test_segmentations_lie_on_the_series(result, series, scan):
 
 def _volume(segmentation):
     """The first segment as [slices, rows, columns], with its affine, by the header."""
+    shared = segmentation.SharedFunctionalGroupsSequence[0]
+
+    def number(groups):  # With a single segment, newer files say it once for all.
+        holder = groups if "SegmentIdentificationSequence" in groups else shared
+        return holder.SegmentIdentificationSequence[0].ReferencedSegmentNumber
+
     frames = [
         (np.array(groups.PlanePositionSequence[0].ImagePositionPatient, float), mask)
         for groups, mask in zip(
             segmentation.PerFrameFunctionalGroupsSequence, segmentation.pixel_array
         )
-        if groups.SegmentIdentificationSequence[0].ReferencedSegmentNumber == 1
+        if number(groups) == 1
     ]
     frames.sort(key=lambda frame: frame[0][2])
-    shared = segmentation.SharedFunctionalGroupsSequence[0]
     directions = shared.PlaneOrientationSequence[0].ImageOrientationPatient
     spacing = shared.PixelMeasuresSequence[0].PixelSpacing
     affine = np.eye(4)
