@@ -32,13 +32,18 @@ def _plain() -> models.base.SegmentationModel:
 @pytest.mark.parametrize("name", registry.MODELS)
 def test_every_model_learns_from_arrays(name, arrays):
     settings = {**_TINY, "base_channels": 4, "initializer": "he_normal"}
+    rate, epochs = 0.03, 30
+    if name == "mixture":  # Its overlaps learn in smaller steps, from more channels.
+        settings["base_channels"], rate, epochs = 16, 0.01, 60
     model = getattr(pu, registry.MODELS[name].class_name)(
         num_heads=4, dropout_rate=0.1, num_latent_scales=2, **settings
     )
     assert model.config.name == name
-    model.compile(optimizer=tf.keras.optimizers.Adam(0.03))
-    losses = model.fit(*arrays, batch_size=4, epochs=30, verbose=0).history["loss"]
-    assert losses[-1] < 0.9 * losses[0]
+    model.compile(optimizer=tf.keras.optimizers.Adam(rate))
+    # Keras would draw the order of the images at random.
+    fit = model.fit(*arrays, batch_size=4, epochs=epochs, verbose=0, shuffle=False)
+    history = fit.history
+    assert np.mean(history["loss"][-5:]) < 0.9 * np.mean(history["loss"][:2])
     assert model.sample(arrays[0], num_samples=2).shape == [4, 2, 8, 8, 2]
 
 
