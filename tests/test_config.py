@@ -280,6 +280,17 @@ def test_a_posterior_that_cannot_learn_is_refused(settings, reason):
         ModelConfig(learned="posterior", **settings)
 
 
+def test_outlines_are_drawn_where_there_are_latents():
+    with pytest.raises(ValueError, match="outline_stddev is 1.7, expected 0: m_heads"):
+        ModelConfig(name="m_heads", outline_stddev=1.7)
+
+
+@pytest.mark.parametrize("name", ["outline_stddev", "presence_weight"])
+def test_what_needs_a_background_is_refused_for_the_switched_task(name):
+    with pytest.raises(ValueError, match=f"{name} is 1.7, expected 0 for the switched"):
+        Config(ModelConfig(**{name: 1.7}), DataConfig(task="switched"))
+
+
 def test_a_dropped_setting_is_ignored_where_it_changed_nothing():
     earlier = _changed("training", prior_steps=0, keep_checkpoints=3)
     earlier["model"]["free_bits"] = 0.0
@@ -324,6 +335,21 @@ def test_the_model_knows_the_task():
 def test_only_a_fixed_prior_has_a_given_deviation():
     with pytest.raises(ValueError, match="prior_stddev is 2.0, expected 1 unless"):
         ModelConfig(prior_stddev=2.0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"energy_stride": 3}, "3 with 5 scales, expected a divisor of 16"),
+        ({"energy_stride": 32}, "32 with 5 scales, expected a divisor of 16"),
+        ({"energy_stride": 2, "injection": "start"}, "2, expected 1: with injection"),
+        ({"energy_stride": 2, "name": "image2image_vae"}, "2, expected 1: with inject"),
+    ],
+)
+def test_stride_of_the_samples_fits_the_features(settings, message):
+    ModelConfig(energy_stride=2, num_scales=5)
+    with pytest.raises(ValueError, match=f"energy_stride is {message}"):
+        ModelConfig(num_scales=5, **settings)
 
 
 def test_settings_that_a_model_determines_are_needed_to_build_it():

@@ -22,7 +22,7 @@ _COMMON = {"help", "helpshort", "helpfull", "flagfile"}
 # Flags of other programs that documents name without the program.
 _FOREIGN = {"logdir", "signal"}
 # Their flags have flags of train.py as values.
-_TRAINS = {"compare_settings"}
+_TRAINS = {"compare_models", "compare_settings"}
 
 
 @pytest.fixture(scope="module")

@@ -25,6 +25,17 @@ def test_each_stratum_of_each_dimension_is_hit_once(num_samples, midpoints):
     np.testing.assert_array_equal(np.sort(_strata(z, num_samples), axis=1), expected)
 
 
+@pytest.mark.parametrize("num_samples, is_still", [(1, False), (2, True), (15, True)])
+def test_a_minor_dimension_stays_at_0_in_sets_of_midpoints(num_samples, is_still):
+    settings = ("stratified", _image_seeds(3), num_samples, 3)
+    z, free = noise.draw(*settings, 1).numpy(), noise.draw(*settings).numpy()
+    np.testing.assert_array_equal(z[..., [0, 2]], free[..., [0, 2]])
+    expected = 0 * free[..., 1] if is_still else free[..., 1]
+    np.testing.assert_array_equal(z[..., 1], expected)
+    alone = noise.draw("independent", *settings[1:], 1).numpy()
+    assert np.all(alone != 0)
+
+
 def test_midpoints_are_the_middles_of_the_strata():
     z = noise.stratified(_image_seeds(2), 4, 2, midpoints=True).numpy()
     middles = stats.norm.ppf([0.125, 0.375, 0.625, 0.875])[:, None]

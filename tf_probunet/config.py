@@ -269,6 +269,13 @@ class ModelConfig(Checked):
         "heads, unet its one segmentation)",
         at_least=1,
     )
+    energy_stride: int = field(
+        1,
+        "prob_unet: decode these samples at one pixel of each square with this side, "
+        "which makes them cheaper; 1 for all pixels",
+        at_least=1,
+        at_most=64,
+    )
     energy_noise: str = field(
         "stratified",
         "prob_unet, image2image_vae: spread the latents of these samples over the "
@@ -293,6 +300,12 @@ class ModelConfig(Checked):
         "distance, with every new class counted as its old one; 0 to leave it out",
         at_least=0,
     )
+    presence_weight: float = field(
+        0.0,
+        "weight of the squared difference between the share of these samples that mark "
+        "anything and the share of the graders who do; 0 to leave it out",
+        at_least=0,
+    )
     mode_weight: float = field(
         0.0,
         "switched task: weight of the chi-squared divergence between the frequencies "
@@ -313,6 +326,15 @@ class ModelConfig(Checked):
         "and latent; 0 for base_channels",
         at_least=0,
         at_most=_MAX_CHANNELS,
+    )
+    outline_stddev: float = field(
+        0.0,
+        "prob_unet: draw the outlines of a sample from the network's probabilities: "
+        "each sample adds a random number with this standard deviation to the logits "
+        "of the foreground; 0 for the most probable outline, 1.7 for what the "
+        "probabilities say",
+        at_least=0,
+        at_most=1.8,
     )
     learned: str = field(
         "all",
@@ -388,6 +410,13 @@ class ModelConfig(Checked):
         at_least=1,
         at_most=1024,
     )
+    expert_nats: float = field(
+        1.0,
+        "mixture: weight of the mean cross-entropy per pixel in the cost of a sample "
+        "and a grader, next to 1 - soft IoU; 0 is its paper's cost, with which all "
+        "pixels often stay marked",
+        at_least=0,
+    )
     covariance_rank: int = field(
         10, "ssn: rank of the covariance of the logits", at_least=1, at_most=1024
     )
@@ -438,6 +467,7 @@ class ModelConfig(Checked):
                 f"prior_components is {self.prior_components} with a fixed prior, "
                 "expected 1"
             )
+        self._check_energy_stride()
         if self.name == "hpu_net" and self.input_pooling > 1:
             raise ValueError(
                 f"input_pooling is {self.input_pooling}, expected 1 for hpu_net"
@@ -451,8 +481,27 @@ class ModelConfig(Checked):
             raise ValueError(
                 "elbo_weight and energy_weight are 0, expected at least one above 0"
             )
+        if self.outline_stddev and not registry.MODELS[self.name].has_latents:
+            raise ValueError(
+                f"outline_stddev is {self.outline_stddev}, expected 0: {self.name} has "
+                "no latents"
+            )
         if self.learned == "posterior":
             self._check_posterior_learns()
+
+    def _check_energy_stride(self) -> None:
+        divisor = 2 ** (self.num_scales - 1)
+        if divisor % self.energy_stride:
+            raise ValueError(
+                f"energy_stride is {self.energy_stride} with {self.num_scales} scales, "
+                f"expected a divisor of {divisor}"
+            )
+        injection = registry.MODELS[self.name].fixed.get("injection", self.injection)
+        if self.energy_stride > 1 and injection == "start":
+            raise ValueError(
+                f"energy_stride is {self.energy_stride}, expected 1: with injection at "
+                "the start, each sample runs the whole U-Net"
+            )
 
     def _check_posterior_learns(self) -> None:
         if not registry.MODELS[self.name].has_latents:
@@ -464,6 +513,21 @@ class ModelConfig(Checked):
                 "learned is 'posterior' and elbo_weight is 0, expected a weight above "
                 "0: the posterior learns from the evidence lower bound"
             )
+
+    @property
+    def outline_sharpness(self) -> float:
+        """What the logits of a sample with a drawn outline are multiplied by.
+
+        A logistic number with the standard deviation that is missing to pi / sqrt(3),
+        that of the sigmoid, is left to each pixel. So the mean over all outlines is the
+        probability that the network gives.
+        """
+        return 1.0 / math.sqrt(1.0 - 3.0 * (self.outline_stddev / math.pi) ** 2)
+
+    @property
+    def outline_latent(self) -> int | None:
+        """Which number of a latent moves the outline, if one does."""
+        return self.num_latents if self.outline_stddev else None
 
     @property
     def num_latents(self) -> int:
@@ -638,8 +702,8 @@ class TrainingConfig(Checked):
     seed: int = field(0, "seed of everything random", at_least=-(2**63), below=2**63)
     start_from: str = field(
         "",
-        "a SavedModel of the same network whose weights the run starts from; empty for "
-        "random weights",
+        "a SavedModel whose weights the run starts from, of the same network or of one "
+        "with fewer channels or convolutions per block; empty for random weights",
     )
     steps: int = field(240_000, "training steps", at_least=1)
     batch_size: int = field(32, "images per step, over all replicas", at_least=1)
@@ -694,7 +758,7 @@ class TrainingConfig(Checked):
     )
     mixed_precision: str = field(
         "off",
-        "compute in 16 bits (faster on GPUs, slower on CPUs)",
+        "compute in 16 bits: faster on GPUs, and with bfloat16 on CPUs that have it",
         choices=("off", "float16", "bfloat16"),
     )
     jit_compile: bool = field(False, "compile with XLA (slower on CPUs)")
@@ -713,6 +777,12 @@ class Config:
         switched = self.data.task == "switched"  # The loss depends on the task too.
         model = dataclasses.replace(self.model, switched=switched)
         object.__setattr__(self, "model", model)
+        for name in ("outline_stddev", "presence_weight"):
+            if getattr(model, name) and switched:
+                raise ValueError(
+                    f"{name} is {getattr(model, name)}, expected 0 for the switched "
+                    "task, which has no background"
+                )
         for name in ("segmentation_weight", "mode_weight"):
             if getattr(model, name) and not switched:
                 raise ValueError(

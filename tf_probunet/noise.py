@@ -20,6 +20,7 @@ def draw(
     image_seeds: tf.Tensor,
     num_samples: int | tf.Tensor,
     dimensions: int,
+    minor: int | None = None,
 ) -> tf.Tensor:
     """Draws the noise of a set of samples, for each image from its own seed.
 
@@ -32,6 +33,8 @@ def draw(
         image_seeds: int32[B, 2].
         num_samples: S, the number of samples per image.
         dimensions: L, the dimensions of the latent space.
+        minor: a dimension that stays at 0 in sets of midpoints, because a few samples
+            represent the distribution better without it.
 
     Returns:
         [B, S, L] float32.
@@ -39,7 +42,11 @@ def draw(
     if sampling == "independent":
         return independent(image_seeds, num_samples, dimensions)
     midpoints = (1 < num_samples) & (num_samples < RANDOM_FROM)
-    return stratified(image_seeds, num_samples, dimensions, midpoints=midpoints)
+    drawn = stratified(image_seeds, num_samples, dimensions, midpoints=midpoints)
+    if minor is None:
+        return drawn
+    kept = tf.one_hot(minor, dimensions, on_value=0.0, off_value=1.0)
+    return tf.where(midpoints, kept * drawn, drawn)
 
 
 def independent(

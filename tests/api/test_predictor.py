@@ -40,10 +40,11 @@ def test_stratified_samples_are_those_of_the_prior_and_the_noise(
     for image, seed, found in zip(batch, seeds, samples):
         prior = lidc.prior(image)
         image_seed = tf_seeds.fold_in(tf_seeds.root(seed), 0)
-        drawn = noise.draw("stratified", image_seed[None], num_samples, 6)[0].numpy()
-        # In each dimension every stratum has one sample.
-        strata = np.sort(np.floor(stats.norm.cdf(drawn) * num_samples), axis=0)
-        np.testing.assert_array_equal(strata.T, [np.arange(num_samples)] * 6)
+        drawn = noise.draw("stratified", image_seed[None], num_samples, 7, 6)[0].numpy()
+        # In each dimension every stratum has one sample, but in that of the outline.
+        strata = np.floor(stats.norm.cdf(drawn[:, :6]) * num_samples)
+        found_strata = np.sort(strata, axis=0).T
+        np.testing.assert_array_equal(found_strata, [np.arange(num_samples)] * 6)
         expected = lidc.decode(image, prior.mean + prior.stddev * drawn)
         np.testing.assert_array_equal(found, expected)
     mean = lidc.mean(batch, num_samples, seed=seeds, sampling="stratified")
@@ -64,7 +65,7 @@ def test_a_batch_is_its_images_with_consecutive_seeds(lidc, lesion):
 
 def test_mean_prior_and_decode_fit_together(lidc, lesion):
     mean, prior = lidc.mean(lesion, num_samples=4, seed=1), lidc.prior(lesion)
-    assert prior.mean.shape == prior.stddev.shape == (6,)
+    assert prior.mean.shape == prior.stddev.shape == (7,)
     decoded = lidc.decode(lesion, prior.mean[None])
     np.testing.assert_array_equal(decoded[0], mean.labels)
     samples = lidc.probabilities(lesion, num_samples=4, seed=1)
@@ -85,10 +86,10 @@ def test_the_likelihood_prefers_the_lesion_to_another_mask(lidc, lesion):
 
 def test_latents_that_do_not_fit_are_refused(lidc, lesion):
     with pytest.raises(
-        ValueError, match=r"z has shape \(6,\); expected \[samples, 6\]"
+        ValueError, match=r"z has shape \(6,\); expected \[samples, 7\]"
     ):
         lidc.decode(lesion, np.zeros(6))
-    with pytest.raises(ValueError, match=r"\(1, 2, 6\); expected \[2, samples, 6\]"):
+    with pytest.raises(ValueError, match=r"\(1, 2, 6\); expected \[2, samples, 7\]"):
         lidc.decode(np.stack([lesion] * 2)[..., None], np.zeros([1, 2, 6]))
 
 

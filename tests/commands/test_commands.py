@@ -147,9 +147,18 @@ def test_export(call, replaced, capsys, flag, function):
     export = replaced(f"export.export.{function}", "out")
     call("export", flag, "--out_dir=out", "--checkpoint=last", "--overwrite")
     assert export.args == ("a", "out")
-    kind = {} if function == "export_again" else {"checkpoint": "last"}
-    assert export.kwargs == {"results": None, "overwrite": True, **kind}
+    settings = {"results": None, "overwrite": True}
+    if function != "export_again":
+        settings["checkpoint"] = "last"
+    if function != "export_ensemble":
+        settings["outline_stddev"] = None
+    assert export.kwargs == settings
     assert capsys.readouterr().out == "SavedModel: out\n"
+
+
+def test_export_of_unets_with_drawn_outlines(call):
+    with pytest.raises(ValueError, match="U-Nets takes no --outline_stddev"):
+        call("export", "--members=a", "--out_dir=out", "--outline_stddev=1.7")
 
 
 def test_export_of_two_things(call):

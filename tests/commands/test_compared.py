@@ -95,16 +95,51 @@ def test_steps_are_what_fits_into_the_time():
     assert compared.budget(1.0, 5.0) == (1, 0)
 
 
-def test_a_step_takes_a_batch_at_the_fastest_speed(pieces, monkeypatch):
-    from tf_probunet.config import Config, TrainingConfig
-    from tf_probunet.training import logs, run_dir
-
-    speeds = {"training/images_per_second": {10: 2.0, 20: 8.0, 30: 5.0}}
-    monkeypatch.setattr(logs, "read_scalars", lambda path: speeds)
-    config = Config(training=TrainingConfig(batch_size=16))
-    monkeypatch.setattr(run_dir.RunDir, "config", lambda self: config)
+def test_a_step_takes_its_processor_time_at_the_fastest_speed(pieces, monkeypatch):
+    _log(monkeypatch, {10: 5.0, 20: 2.0, 30: 3.0})
     pieces.remember = lambda name, compute: compute()
-    found = compared.seconds_per_step(pieces, _MODEL, ["--flagfile=x"])
-    assert found == 2.0
+    again = _MODEL.with_seeds(2)[1]
+    assert compared.seconds_per_step(pieces, again, ["--flagfile=x"]) == 2.0
+    # One measurement serves all seeds.
     words = pieces.commands["speed_m_heads_8"]
     assert words[:2] == ("train", "--flagfile=x") and "--num_heads=8" in words
+
+
+def test_a_training_took_the_processor_time_of_all_its_steps(pieces, monkeypatch):
+    from tf_probunet.config import Config, TrainingConfig
+    from tf_probunet.training import run_dir
+
+    config = Config(training=TrainingConfig(steps=35))
+    monkeypatch.setattr(run_dir.RunDir, "config", lambda self: config)
+    pieces.remember = lambda name, compute: compute()
+    # The first part built the graph.
+    _log(monkeypatch, {10: 9.0, 20: 2.0, 30: 3.0})
+    assert compared.processor_seconds(pieces, _MODEL, 4) == 35 * 3.0
+    assert compared.processor_seconds(pieces, _ENSEMBLE, 4) == 4 * 35 * 3.0
+    _log(monkeypatch, {})
+    assert compared.processor_seconds(pieces, _MODEL, 4) is None
+
+
+def _log(monkeypatch, seconds):
+    """Makes all runs have logged these seconds of processor time per step."""
+    from tf_probunet.training import logs
+
+    tag = "training/processor_seconds_per_step"
+    monkeypatch.setattr(logs, "read_scalars", lambda path: {tag: seconds})
+
+
+def test_objectives_are_rows_of_their_own():
+    rows = compared.chosen(["unet", "ssn", "mixture"], ["both", "energy"])
+    assert {row.key: row.flags[1:] for row in rows} == {
+        "prob_unet": (),
+        "ssn_both": ("--energy_weight=1000",),
+        "ssn_energy": ("--energy_weight=1000", "--elbo_weight=0"),
+        # Its own loss is no sum over pixels.
+        "mixture_both": ("--beta=1.0", "--energy_weight=1"),
+        "mixture_energy": ("--beta=1.0", "--energy_weight=1", "--elbo_weight=0"),
+    }
+    assert rows[1].title == "Stochastic Segmentation Network + energy distance"
+    keys = [row.key for row in compared.chosen(["unet", "ssn_both", "m_heads_8"])]
+    assert keys == ["prob_unet", "unet", "m_heads_8", "ssn_both"]
+    with pytest.raises(ValueError, match="'elbo', expected some of own, both, energy"):
+        compared.chosen([], ["elbo"])

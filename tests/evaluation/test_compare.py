@@ -162,3 +162,19 @@ def test_other_samplings_are_marked_and_have_their_own_floor(tmp_path):
     (note,) = compare.notes(found)
     assert note.startswith("stratified samples are not the published protocol")
     assert compare.notes(found[:1]) == []
+
+
+def test_a_model_that_draws_no_switched_class_does_not_win_by_its_modes(tmp_path):
+    paths = [
+        results_writer.write_street_results(tmp_path / "seeing"),
+        results_writer.write_street_results(tmp_path / "blind", blind=True),
+    ]
+    found = compare.read_all(paths)
+    rows = compare.compare(found)
+    for metric in ("KL of mode frequencies", "modes never sampled"):
+        seeing, blind = rows_of(rows, metric, 16)
+        assert blind["mean"] == pytest.approx(0.0, abs=1e-12) and not blind["best"]
+        assert seeing["mean"] >= blind["mean"] and seeing["best"]
+    seeing, blind = rows_of(rows, "samples that fit several modes, share", 16)
+    assert seeing["mean"] < 0.1 and blind["mean"] == pytest.approx(1.0)
+    assert seeing["best"] and not blind["best"]

@@ -54,6 +54,9 @@ def test_hand_worked_results(tmp_path, lesions, alternating):
     assert results["brier"]["mean"] == pytest.approx(2 / 6 * 9 / 64 / 4)
     assert results["calibration"]["pixels"]["ece"] == pytest.approx(0)
     assert results["calibration"]["presence"]["ece"] == pytest.approx(0)
+    # One of two graders marks two of the six images, and both mark the others.
+    shares = {"samples": pytest.approx(5 / 6), "graders": pytest.approx(5 / 6)}
+    assert results["presence"] == shares
     strata = results["by_presence"]
     assert [strata[n]["images"] for n in "012"] == [0, 2, 4]
     assert (strata["0"]["ged"], strata["1"]["floor"]) == (None, pytest.approx(1))

@@ -119,6 +119,8 @@ def test_strata_and_ambiguity_of_the_graders_there_are(evaluated):
     examples = [e for part in _examples().values() for e in part]
     present = np.array([e.labels.any(axis=(1, 2)).sum() for e in examples])
     number = np.array([len(e.labels) for e in examples])
+    share = results["all"]["presence"]["graders"]
+    assert share == pytest.approx((present / number).mean())
     strata = results["all"]["by_presence"]
     assert {name: stratum["images"] for name, stratum in strata.items()} == {
         "none": (present == 0).sum(),

@@ -299,7 +299,9 @@ def test_classes_are_outlined_and_measured(class_model, tmp_path):
     # A sample that marks something.
     frame = shown.image[None].astype(np.float32)
     decoded = class_model.call("decode", frame, shown.samples[None], about="test")
-    z = next(z for z, maps in zip(shown.samples, decoded["labels"][0]) if maps.any())
+    chosen = next(i for i, maps in enumerate(decoded["labels"][0]) if maps.any())
+    z, probabilities = shown.samples[chosen], decoded["probabilities"][0, chosen]
+    assert abs(z[-1]) > 0.1  # It moves the outlines.
     # The network takes multiples of two.
     assert shown.image.shape == (8, 12, 1)
     assert "7x11 pixels is mirrored at its border" in shown.notes[0]
@@ -317,6 +319,9 @@ def test_classes_are_outlined_and_measured(class_model, tmp_path):
             "[...document.querySelectorAll('#legend li')].map(l => l.textContent)"
         )
         assert tab.errors == []
+    best = np.sort(probabilities, axis=-1)
+    clear = best[..., -1] - best[..., -2] > _TOLERANCE
+    np.testing.assert_array_equal(drawn[clear], probabilities.argmax(axis=-1)[clear])
     for label, name in ((1, "disc"), (2, "cup")):
         number = int((drawn == label).sum())
         assert (f"{name}: {number} px" in status) == (number > 0)

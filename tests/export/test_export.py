@@ -392,3 +392,21 @@ def test_an_export_whose_weights_do_not_fit_its_network_is_refused(framed, tmp_p
     with pytest.raises(ValueError, match="weights that do not fit the network of its"):
         export.export_again(copy, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_trained_model_takes_up_drawn_outlines(run, saved_model, results, tmp_path):
+    drawn = export.export_run(run, tmp_path / "drawn", outline_stddev=1.5)
+    again = export.export_again(saved_model, tmp_path / "again", outline_stddev=1.5)
+    plain = load(saved_model)
+    image = run_dirs.images(1, 8, 8, 1)
+    z = np.array([[[0.3, -0.2]]], np.float32)
+    moved = np.concatenate([z, [[[2.0]]]], axis=-1).astype(np.float32)
+    p = plain.call("decode", image, z, about="x")["probabilities"][..., 1]
+    for path in (drawn, again):
+        found = load(path).call("decode", image, moved, about="x")["probabilities"]
+        odds = (p / (1 - p) * np.exp(1.5 * 2.0)) ** (1 / np.sqrt(1 - 6.75 / np.pi**2))
+        np.testing.assert_allclose(found[..., 1], odds / (1 + odds), rtol=1e-4)
+        assert SavedModelDir(path).describe().num_latents == 3
+        assert not SavedModelDir(path).asset("scores.json").exists()
+    with pytest.raises(ValueError, match="outline_stddev is 0.0, expected 1.5"):
+        export.export_run(run, tmp_path / "x", results=results, outline_stddev=1.5)

@@ -54,6 +54,7 @@ def test_all_figures_of_lesions(lesion_dirs, tmp_path):
         "uncertainty_one.png",
         "uncertainty_two.png",
         "reliability.png",
+        "presence_reliability.png",
     }
     assert {p.with_suffix(".svg") for p in paths if p.suffix == ".png"} < set(paths)
     assert all(path.is_file() for path in paths)
@@ -157,7 +158,9 @@ def test_command_writes_and_lists_the_files(lesion_dirs, tmp_path):
     )
     assert run.returncode == 0, run.stderr
     listed = run.stdout.split()
-    assert listed == [str(tmp_path / f"reliability.{s}") for s in ("png", "svg")]
+    stems = ("reliability", "presence_reliability")
+    expected = [f"{stem}.{suffix}" for stem in stems for suffix in ("png", "svg")]
+    assert listed == [str(tmp_path / name) for name in expected]
     svg = (tmp_path / "reliability.svg").read_text()
     assert ">A: ECE " in svg and ">B: ECE " in svg
 

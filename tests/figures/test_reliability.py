@@ -13,7 +13,8 @@ def test_curve_and_bins():
         predicted=np.array([1.0, 0.0, 3.6]),
         observed=np.array([2.0, 0.0, 3.0]),
     )
-    curve, bars = reliability.draw({"model": sums}).axes
+    curve, bars = reliability.draw({"model": sums}, "anything").axes
+    assert bars.get_xlabel() == "share of samples that mark anything"
     diagonal, line = curve.lines
     assert list(diagonal.get_xdata()) == list(diagonal.get_ydata()) == [0, 1]
     assert line.get_xdata() == pytest.approx([0.1, 0.9])  # The empty bin is left out.

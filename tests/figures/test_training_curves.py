@@ -35,3 +35,13 @@ def test_one_run_needs_no_legend():
 def test_a_run_without_validation_is_refused():
     with pytest.raises(ValueError, match="b: no validation/ged in its log"):
         training_curves.draw({"a": LOG, "b": {}})
+
+
+def test_panels_without_numbers_are_left_out():
+    log = {"validation/ged": {1: 0.5}, "training/energy_distance": {5: 0.2, 6: 0.1}}
+    figure = training_curves.draw({"a": log})
+    assert [axis.get_ylabel() for axis in figure.axes] == [
+        "energy distance",
+        "energy distance, in training",
+    ]
+    assert list(figure.axes[1].lines[0].get_ydata()) == [0.2, 0.1]

@@ -159,12 +159,43 @@ def test_with_pooled_input_the_loss_is_that_of_a_smaller_image(name):
     assert samples.shape == (BATCH, 2, SIZE, SIZE, 24)
 
 
+@pytest.mark.parametrize("pooling", [1, 2])
+def test_strided_samples_are_scored_at_one_pixel_of_each_square(pooling):
+    settings = {**SWITCHED, "fixed_prior": True, "elbo_weight": 0.0}
+    settings.update(segmentation_weight=1.0, mode_weight=1.0, class_balance=0.5)
+    settings.update(energy_weight=1.0, energy_samples=2, input_pooling=pooling)
+    plain, strided = (
+        models.build(tiny.network(energy_stride=stride, **settings), 1)
+        for stride in (1, 2)
+    )
+    batch, step = _streets(), pooling * 2
+    found = strided.objective(batch, seeds.root(3))
+    seed = seeds.fold_in(seeds.root(3), 1)
+    logits = plain.energy_samples(plain.shared(batch["image"]), seed)[:, :, 1::2, 1::2]
+    labels = batch["labels"][:, 0, step // 2 :: step, step // 2 :: step]
+    maps = {"probabilities": tf.nn.softmax(logits), "labels": labels}
+    maps["ignore_label"] = plain.config.ignore_label
+    nats = losses.cross_entropy(
+        logits=losses.unswitched_logits(logits),
+        labels=tf.repeat(losses.unswitched(labels)[:, None], 2, axis=1),
+        ignore_label=plain.config.ignore_label,
+        class_balance=0.5,
+    )
+    expected = {
+        "energy_distance": tf.reduce_mean(losses.switched_energy_distance(**maps)),
+        "mode_divergence": losses.mode_divergence(**maps),
+        "segmentation": step**2 * tf.reduce_mean(nats),  # A pixel stands for a square.
+    }
+    for term, value in expected.items():
+        assert float(found[term]) == pytest.approx(float(value), rel=1e-4), term
+
+
 def test_stratified_latents_are_spread_over_the_prior():
     golden = NAMED["prob_unet"].on_energy(energy_noise="stratified", energy_samples=4)
     model = golden.build(1)
     prior = model.prior(_batch()["image"])
     drawn = []
-    model.decode = lambda features, z: drawn.append(z)  # [B, S, L]
+    model._logits = lambda features, z: drawn.append(z)  # [B, S, L]
     model.energy_samples((_batch()["image"], prior), seeds.root(3))
     noise = (drawn[0] - prior.mean()[:, None]) / prior.stddev()[:, None]
     strata = tf.floor(4.0 * tf.math.sigmoid(1.702 * noise))  # About the normal's cdf.

@@ -29,7 +29,8 @@ OUTPUTS = pathlib.Path(__file__).parents[1] / "goldens"
 ON_ENERGY = tuple(
     golden.on_energy()
     for golden in GOLDENS
-    if golden.name in ("prob_unet", "mixture_prior", "m_heads", "ssn", "mixture")
+    if golden.name
+    in ("prob_unet", "mixture_prior", "m_heads", "ssn", "mixture", "hpu_net")
 )
 ON_SWITCHES = tuple(
     dataclasses.replace(golden, name=f"{golden.name}_switched")

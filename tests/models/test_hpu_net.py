@@ -23,7 +23,12 @@ CONFIG = tiny.network(
 
 @pytest.fixture(scope="module")
 def model():
-    return models.build(CONFIG, seed=5)
+    """A model whose prior and posterior differ: at first they hardly do."""
+    model = models.build(CONFIG, seed=5)
+    for variable in model.trainable_variables:
+        if "latents" in variable.name and variable.shape.rank > 1:
+            variable.assign(300 * variable)
+    return model
 
 
 @pytest.fixture(scope="module")
@@ -204,3 +209,16 @@ def test_the_energy_distance_teaches_all_but_the_posterior(batch):
     nets = (model.posterior_encoder, model.posterior_decoder)
     left_out = sum(len(net.trainable_variables) for net in nets)
     assert len(learned) == len(model.trainable_variables) - left_out
+
+
+def test_prior_and_posterior_start_alike():
+    """Residual blocks neither blow up the features nor, by them, the deviations."""
+    config = ModelConfig(
+        name="hpu_net", base_channels=8, num_scales=4, initializer="he_normal"
+    )
+    other = models.build(models.with_defaults(config), seed=2)
+    image = tf.random.stateless_uniform([2, 16, 16, 1], [4, 4])
+    labels = tf.cast(image[..., 0] > 0.5, tf.int32)
+    terms = other.objective({"image": image, "labels": labels}, seeds.root(1))
+    assert 0 < float(terms["kl"]) < 1.0
+    assert float(terms["cross_entropy"]) / 16**2 < 3.0

@@ -566,3 +566,40 @@ def test_greedy_coupling_gives_away_what_the_graders_have(capacity):
     np.testing.assert_allclose(np.sum(found, axis=1), weights, atol=1e-5)
     assert np.sum(found, axis=2).max() <= capacity + 1e-5
     assert np.min(found) >= 0
+
+
+def test_nats_of_samples_and_graders_are_means_over_the_pixels_that_count():
+    rng = np.random.default_rng(3)
+    logits = rng.normal(size=(2, 3, 4, 4, 3)).astype(np.float32)
+    labels = rng.integers(0, 3, (2, 2, 4, 4)).astype(np.int32)
+    labels[0, 1, :2] = 255
+    labels[1, 0] = 255  # Nothing counts.
+    found = losses.grader_nats(
+        logits=tf.constant(logits), labels=tf.constant(labels), ignore_label=255
+    )
+    log_p = special.log_softmax(logits, axis=-1)
+    for b, s, g in np.ndindex(2, 3, 2):
+        kept = labels[b, g] != 255
+        chosen = [-log_p[b, s, i, j, labels[b, g, i, j]] for i, j in np.argwhere(kept)]
+        expected = np.mean(chosen) if chosen else 0.0
+        assert float(found[b, s, g]) == pytest.approx(expected, rel=1e-5)
+
+
+def test_presence_error_by_hand():
+    # Sample 1 marks a pixel with probability .8 or .3, sample 2 at most with .1.
+    foreground = np.array([[[[0.8, 0.3]], [[0.1, 0.05]]]], np.float32)
+    probabilities = np.stack([1 - foreground, foreground], axis=-1)
+    labels = np.array([[[[0, 1]], [[0, 0]], [[1, 1]], [[0, 0]]]], np.int32)
+    settings = {"probabilities": probabilities, "labels": labels}
+    found = losses.presence_error(**settings)
+    np.testing.assert_allclose(found, [(0.45 - 0.5) ** 2], rtol=1e-5)
+    weighted = losses.presence_error(
+        **settings, sample_weights=np.array([[0.25, 0.75]])
+    )
+    np.testing.assert_allclose(weighted, [(0.275 - 0.5) ** 2], rtol=1e-5)
+    mask = np.array([[True, False, True, True]])
+    masked = losses.presence_error(**settings, grader_mask=mask)
+    np.testing.assert_allclose(masked, [(0.45 - 2 / 3) ** 2], rtol=1e-5)
+    labels[0, 1, 0, 0] = 255  # Only the second pixel counts.
+    ignored = losses.presence_error(**settings, ignore_label=255)
+    np.testing.assert_allclose(ignored, [(0.175 - 0.5) ** 2], rtol=1e-5)

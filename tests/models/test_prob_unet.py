@@ -246,3 +246,39 @@ def test_the_energy_distance_teaches_the_weights_of_a_mixture(batch):
         loss = model.objective(batch, seeds.root(1))["loss"]
     bias = model.prior_net.trainable_variables[-1]
     assert np.abs(tape.gradient(loss, bias).numpy()[-3:]).min() > 0
+
+
+def test_outlines_are_drawn_from_the_networks_probabilities(model, batch):
+    config = dataclasses.replace(CONFIG, outline_stddev=1.7)
+    outlined = models.build(config, seed=5)
+    features, prior = outlined.features(batch["image"]), outlined.prior(batch["image"])
+    np.testing.assert_array_equal(prior.mean()[:, 2], np.zeros(3))
+    np.testing.assert_array_equal(prior.stddev()[:, 2], np.ones(3))
+    z = prior.mean()[:, None, :2]
+    expected = model.decode(features, z).numpy()
+    moved = outlined.decode(features, tf.concat([z, tf.fill([3, 1, 1], 0.5)], -1))
+    sharpness = 1 / np.sqrt(1 - 1.7**2 / (np.pi**2 / 3))
+    shift = 0.5 * 1.7 * np.array([0, 1])
+    np.testing.assert_allclose(moved, sharpness * (expected + shift), rtol=1e-4)
+    # At the same latent otherwise, a pixel is marked as often as its probability says.
+    number = 2000
+    numbers = stats.norm.ppf((np.arange(number) + 0.5) / number).astype(np.float32)
+    many = [tf.repeat(z, number, axis=1), np.tile(numbers[:, None], [3, 1, 1])]
+    logits = outlined.decode_in_chunks(features, tf.concat(many, -1)).numpy()
+    marked = (logits[..., 1] > logits[..., 0]).mean(axis=1)
+    probability = special.softmax(expected, axis=-1)[:, 0, ..., 1]
+    np.testing.assert_allclose(marked, probability, atol=0.012)
+    mean = special.softmax(logits, axis=-1)[..., 1].mean(axis=1)
+    np.testing.assert_allclose(mean, probability, atol=0.006)
+    # Nothing of it is learned, and the losses see the probabilities as they are.
+    assert len(outlined.trainable_variables) == len(model.trainable_variables)
+    posterior = outlined.posterior(**batch)
+    kl = np.asarray(losses.kl_per_dimension(posterior, prior))
+    np.testing.assert_allclose(kl[:, 2], 0.0, atol=1e-6)
+    terms = outlined.fit_terms((features, prior), batch, seeds.root(3), 1.0)
+    drawn = tf.random.stateless_normal([3, 3], seeds.root(3))
+    z = (posterior.mean() + posterior.stddev() * drawn)[:, None, :2]
+    nats = losses.cross_entropy(
+        logits=model.decode(features, z)[:, 0], labels=batch["labels"]
+    )
+    np.testing.assert_allclose(terms["cross_entropy"], np.mean(nats), rtol=1e-5)

@@ -110,22 +110,33 @@ def test_no_more_samples_than_there_are(hu_model, picture_model):
     assert sampling.num_samples(fixed, 16) == 1
 
 
-def test_latents_of_a_mixture_prior_are_those_that_the_model_draws():
+@pytest.mark.parametrize(
+    "settings, way, count",
+    [
+        ({"prior_components": 3}, "independent", 50),
+        ({"prior_components": 2, "outline_stddev": 1.7}, "stratified", 20),
+        ({"outline_stddev": 1.7}, "stratified", 5),
+    ],
+)
+def test_latents_are_those_that_the_model_draws(settings, way, count):
     from helpers import run_dirs
 
     from tf_probunet import seeds
     from tf_probunet.export.signatures import Signatures
 
-    model = run_dirs.tiny_model(prior_components=3)
+    model = run_dirs.tiny_model(**settings)
     functions, image = Signatures(model).functions(), run_dirs.images(1, 8, 8, 1)
 
     class Loaded:
         size_divisor = 2
+        network = model.config
 
         def call(self, name, *tensors, about):
             return {k: v.numpy() for k, v in functions[name](*tensors).items()}
 
-    z = sampling.draw_latents(Loaded(), image[0], count=50, seed=4, about="x")
+    z = sampling.draw_latents(
+        Loaded(), image[0], count=count, seed=4, sampling=way, about="x"
+    )
     seed = seeds.fold_in(seeds.root(4), 0)[None]
-    expected = model.sample_latents(model.prior(image), 50, seed)[0]
+    expected = model.sample_latents(model.prior(image), count, seed, way)[0]
     np.testing.assert_allclose(z, expected, atol=1e-5)

@@ -6,7 +6,7 @@ import types
 import pytest
 import tensorflow as tf
 
-from tf_probunet.training import callbacks
+from tf_probunet.training import callbacks, logs
 
 
 class _Store:
@@ -123,3 +123,25 @@ def test_the_progress_line_has_the_main_numbers(monkeypatch):
     line.on_train_batch_end(0, {"loss": tf.constant(2.5), "weight_decay": 1.0})
     line.on_train_batch_end(1, {"kl": 0.25, "cross_entropy": 1.0, "loss": 1.25})
     assert notes == ["loss 2.5", "loss 1.25  cross_entropy 1  kl 0.25"]
+
+
+def test_the_log_has_the_processor_time_of_a_step(tmp_path, monkeypatch):
+    """On a busy machine, steps take longer but not more processor time."""
+    now = {"monotonic": 0.0, "process_time": 0.0}
+    clock = types.SimpleNamespace(**{n: lambda n=n: now[n] for n in now})
+    monkeypatch.setattr(callbacks, "time", clock)
+    writer = tf.summary.create_file_writer(str(tmp_path / "tensorboard"))
+    logged = callbacks.ScalarLogs(0, 2, writer, batch_size=8)
+    logged.model = types.SimpleNamespace(
+        optimizer=types.SimpleNamespace(lr=0.5), reset_metrics=lambda: None
+    )
+    for step, (wall, processor) in enumerate([(1, 1), (2, 2), (30, 3), (60, 4)]):
+        now.update(monotonic=float(wall), process_time=float(processor))
+        logged.on_train_batch_end(step, {})
+        if step == 1:
+            now.update(monotonic=20.0, process_time=2.5)  # A validation.
+            logged.restart_clock()
+    writer.close()
+    found = logs.read_scalars(tmp_path)
+    assert found["training/images_per_second"] == {2: 8.0, 4: pytest.approx(16 / 40)}
+    assert found[callbacks.PROCESSOR_SECONDS] == {2: 1.0, 4: 0.75}

@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 from helpers import datasets, runs, tiny
 
-from tf_probunet import locks, models
+from tf_probunet import locks, models, seeds
 from tf_probunet.artifacts.saved_model_dir import SavedModelDir
 from tf_probunet.dataset import input_pipeline, records
 from tf_probunet.export import export
@@ -415,14 +415,27 @@ def test_a_run_that_goes_on_needs_no_saved_model(
 
 
 def test_weights_of_another_network_are_refused(exported, phantom_dir, tmp_path):
-    config = tiny.run(start_from=str(exported), base_channels=8)
+    config = tiny.run(start_from=str(exported), base_channels=2)
     with pytest.raises(ValueError) as error:
         runs.train(config, phantom_dir, tmp_path)
     assert str(error.value) == (
-        f"{exported}: weights of another network than this run's: found "
-        f"[3, 3, 1, 4], expected [3, 3, 1, 8]; give the flags of the network it was "
-        f"trained with"
+        f"{exported}: weights of another network than this run's: base_channels is 4, "
+        "expected at most 2; give the flags of the network it was trained with, or of "
+        "a larger one"
     )
+
+
+def test_a_larger_network_starts_from_a_smaller_one(
+    finished, exported, phantom_dir, tmp_path
+):
+    still = {"learning_rate": 0.0, "final_learning_rate": 0.0, "steps": 2}
+    config = tiny.run(start_from=str(exported), base_channels=6, **still)
+    runs.train(config, phantom_dir, tmp_path / "run")
+    small = RunDir(finished[0]).load_model("last")
+    large = RunDir(tmp_path / "run").load_model("last")
+    image = tf.random.stateless_uniform([1, 16, 16, 1], [1, 2])
+    found, expected = (m.sample(image, 2, seeds.root(0)) for m in (large, small))
+    np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 LEARNING = tiny.run(

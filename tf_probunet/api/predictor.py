@@ -80,7 +80,7 @@ class Predictor:
         ((3, 128, 128), dtype('uint8'))
         >>> z = model.prior(image).mean
         >>> z.shape
-        (6,)
+        (7,)
         >>> model.decode(image, z[None]).shape
         (1, 128, 128)
     """
@@ -270,7 +270,7 @@ class Predictor:
         inputs = self._inputs(images)
         z = np.asarray(z, np.float32)
         z = z if inputs.is_batch else z[None]
-        size = self._model.network.latent_dim
+        size = self._model.num_latents
         if z.ndim != 3 or len(z) != len(inputs.seen) or z.shape[2] != size:
             batch = f"{len(inputs.seen)}, " if inputs.is_batch else ""
             shape = z.shape if inputs.is_batch else z.shape[1:]

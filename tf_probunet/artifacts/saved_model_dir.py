@@ -63,6 +63,12 @@ class Description:
         return self.metadata.get("signatures", [])
 
     @property
+    def num_latents(self) -> int:
+        """The numbers of a latent; 0 if the model has none."""
+        network = self.network
+        return (network.latent_dim or 0) + bool(network.outline_stddev)
+
+    @property
     def size_divisor(self) -> int:
         """Heights and widths that the network sees are multiples of this."""
         return self.metadata["size_divisor"]

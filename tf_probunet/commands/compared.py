@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import glob
 import pathlib
+import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 
@@ -15,7 +16,14 @@ from tf_probunet.commands.pieces import Pieces
 from tf_probunet.models import registry
 
 # The steps of a run that measures the speed of a model.
-_SPEED_STEPS = 30
+_SPEED_STEPS = 12
+
+# What a model can be trained on, with the ending of its title.
+OBJECTIVES = {
+    "own": "",
+    "both": " + energy distance",
+    "energy": ", energy distance alone",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +53,7 @@ class Candidate:
 
     def with_seeds(self, count: int) -> list[Candidate]:
         """Returns this model and `count` - 1 more of other seeds."""
-        # Members of ensembles have consecutive seeds.
+        # Members of ensembles have consecutive seeds, so that others are far apart.
         others = [
             dataclasses.replace(
                 self,
@@ -59,7 +67,7 @@ class Candidate:
 
 
 def candidates() -> list[Candidate]:
-    """Returns all models, followed by the ablations."""
+    """Returns all models, followed by the ablations, trained on their own losses."""
     variants = {k: v for k, v in registry.VARIANTS.items() if v.is_compared}
     return [
         Candidate(
@@ -72,21 +80,68 @@ def candidates() -> list[Candidate]:
     ]
 
 
-def chosen(keys: Sequence[str]) -> list[Candidate]:
+def with_objective(model: Candidate, objective: str) -> Candidate | None:
+    """Returns a model that is trained on one of `OBJECTIVES`.
+
+    Returns:
+        The model; None for an ensemble and another objective than its own loss, because
+        each member has a single segmentation.
+    """
+    if objective == "own":
+        return model
+    if model.is_ensemble:
+        return None
+    name = model.flags[0].partition("=")[2]
+    flags = [f"--energy_weight={registry.entry(name).energy_weight:g}"]
+    if objective == "energy":
+        flags.append("--elbo_weight=0")
+    return dataclasses.replace(
+        model,
+        key=f"{model.key}_{objective}",
+        title=model.title + OBJECTIVES[objective],
+        flags=(*model.flags, *flags),
+    )
+
+
+def chosen(
+    keys: Sequence[str], objectives: Sequence[str] = ("own",)
+) -> list[Candidate]:
     """Returns the candidates with these keys, and always the first candidate.
 
     Args:
-        keys: keys of candidates; empty for all of them.
+        keys: keys of candidates, such as `ssn` for all its objectives or `ssn_both`
+            for one; empty for all of them.
+        objectives: names of `OBJECTIVES`. The first candidate is always trained on its
+            own loss, whatever they are.
 
     Raises:
-        ValueError: a key is unknown.
+        ValueError: a key or an objective is unknown.
     """
+    for objective in objectives:
+        if objective not in OBJECTIVES:
+            raise ValueError(
+                f"objectives has {objective!r}, expected some of "
+                f"{', '.join(OBJECTIVES)}"
+            )
     known = candidates()
     names = [candidate.key for candidate in known]
+    possible = {
+        row.key: (model, objective, row)
+        for model in known
+        for objective in OBJECTIVES
+        for row in [with_objective(model, objective)]
+        if row is not None
+    }
     for key in keys:
-        if key not in names:
+        if key not in names and key not in possible:
             raise ValueError(f"models has {key!r}, expected some of {', '.join(names)}")
-    return [c for c in known if not keys or c.key in (*keys, names[0])]
+    return [
+        row
+        for key, (model, objective, row) in possible.items()
+        if row == known[0]
+        or (key in keys and objective != "own")
+        or (objective in objectives and (not keys or model.key in keys))
+    ]
 
 
 def phantom(pieces: Pieces, counts: Mapping[str, object]) -> pathlib.Path:
@@ -123,29 +178,65 @@ def training(
 
 
 def seconds_per_step(pieces: Pieces, model: Candidate, words: Sequence[str]) -> float:
-    """Measures a training step, in a short run of its own.
+    """Measures the processor time of a training step, in a short run of its own.
 
     Args:
         pieces: the pieces of the comparison.
         model: the model.
         words: flags of `run/train.py` that all models share.
     """
-    path = pieces.path / f"speed_{model.key}"
+    name = f"speed_{model.model}"  # All seeds take the same time.
+    path = pieces.path / name
 
     def measure() -> dict:
-        from tf_probunet.training import logs
-        from tf_probunet.training.run_dir import RunDir
-
-        speeds = logs.read_scalars(path)["training/images_per_second"]
-        batch_size = RunDir(path).config().training.batch_size
         # The fastest part: others were disturbed, or built the graph.
-        return {"seconds": batch_size / max(speeds.values())}
+        return {"seconds": min(_processor_seconds(path).values())}
 
     steps = [f"--steps={_SPEED_STEPS}", f"--validate_every={_SPEED_STEPS}"]
     logged = [f"--log_every={_SPEED_STEPS // 3}", "--validation_images=1"]
     command = ["train", *words, *steps, *logged, f"--run_dir={path}", *model.flags]
-    pieces.run(f"speed_{model.key}", *command)
-    return pieces.remember(f"seconds_{model.key}", measure)["seconds"]
+    pieces.run(name, *command)
+    return pieces.remember(f"seconds_{model.model}", measure)["seconds"]
+
+
+def processor_seconds(
+    pieces: Pieces, model: Candidate, num_members: int
+) -> float | None:
+    """Returns the processor time of all steps of a finished training.
+
+    Args:
+        pieces: the pieces of the comparison.
+        model: the model.
+        num_members: how many runs an ensemble consists of.
+
+    Returns:
+        The seconds of all threads and members, without those of building the graph and
+        of validation; None if an older version has trained it, which did not log them.
+    """
+    names = [model.key]
+    if model.is_ensemble:
+        names = [f"{model.key}_{member:02d}" for member in range(num_members)]
+
+    def measure() -> dict:
+        from tf_probunet.training.run_dir import RunDir
+
+        total = 0.0
+        for path in (pieces.path / name for name in names):
+            seconds = _processor_seconds(path)
+            if not seconds:
+                return {"seconds": None}
+            steps = RunDir(path).config().training.steps
+            total += steps * statistics.median(seconds.values())
+        return {"seconds": total}
+
+    return pieces.remember(f"processor_{model.key}", measure)["seconds"]
+
+
+def _processor_seconds(run_dir: pathlib.Path) -> dict[int, float]:
+    """Returns the processor time of a step, by the steps at which it was logged."""
+    from tf_probunet.training import callbacks, logs
+
+    return logs.read_scalars(run_dir).get(callbacks.PROCESSOR_SECONDS, {})
 
 
 def budget(seconds: float, seconds_per_step: float) -> tuple[int, int]:
@@ -190,7 +281,8 @@ def tasks(
 
     def schedule(count: int) -> list[str]:
         # One validation, at the end: the last checkpoint is the one that counts.
-        return [*words, f"--steps={count}", f"--validate_every={count}"]
+        own = [f"--steps={count}", f"--validate_every={count}"]
+        return [*words, *own, f"--log_every={max(1, count // 10)}"]
 
     return {
         model.key: [

@@ -7,6 +7,8 @@
 The second command combines U-Nets with different seeds: n samples are n members. The
 third writes the SavedModel of an earlier version in the layout of this version. With
 --results, the model card shows the scores that run/evaluate.py gave an earlier export.
+--outline_stddev=1.7 lets the samples of a trained Probabilistic U-Net draw their
+outlines from its probabilities.
 """
 
 from absl import flags
@@ -21,6 +23,11 @@ flags.DEFINE_enum("checkpoint", "best", ["best", "last"], "which checkpoint")
 flags.DEFINE_string(
     "results", None, "an --out_dir of run/evaluate.py, for the model card"
 )
+flags.DEFINE_float(
+    "outline_stddev",
+    None,
+    "how samples draw their outlines (docs/models.md); by default as in the training",
+)
 flags.DEFINE_bool("overwrite", False, "replace the SavedModel in --out_dir")
 REQUIRED = ["out_dir"]
 
@@ -34,15 +41,20 @@ def main() -> None:
         )
     from tf_probunet.export import export
 
+    out_dir, checkpoint = flags_.out_dir, flags_.checkpoint
     settings = {"results": flags_.results or None, "overwrite": flags_.overwrite}
-    if flags_.saved_model:
-        path = export.export_again(flags_.saved_model, flags_.out_dir, **settings)
-    else:
-        export_it = export.export_run if flags_.run_dir else export.export_ensemble
-        path = export_it(
-            flags_.run_dir or flags_.members,
-            flags_.out_dir,
-            checkpoint=flags_.checkpoint,
-            **settings,
+    if flags_.members and flags_.outline_stddev is not None:
+        raise ValueError("an ensemble of U-Nets takes no --outline_stddev")
+    if flags_.members:
+        path = export.export_ensemble(
+            flags_.members, out_dir, checkpoint=checkpoint, **settings
         )
+    else:
+        settings["outline_stddev"] = flags_.outline_stddev
+        if flags_.saved_model:
+            path = export.export_again(flags_.saved_model, out_dir, **settings)
+        else:
+            path = export.export_run(
+                flags_.run_dir, out_dir, checkpoint=checkpoint, **settings
+            )
     print(f"SavedModel: {path}")

@@ -12,12 +12,21 @@ from tf_probunet.artifacts import results_dir
 from tf_probunet.artifacts.results_dir import Results
 from tf_probunet.evaluation import tables
 from tf_probunet.evaluation.metrics import statistics
-from tf_probunet.evaluation.summary import METRICS, SCALARS, Metric
+from tf_probunet.evaluation.summary import (
+    MANY_UNDECIDED,
+    METRICS,
+    SCALARS,
+    Metric,
+)
 
 _Column = tuple[Metric, int]  # With this number of samples.
 _GED = Metric("ged", "energy distance", "low")
 _FLOOR = "(floor)"
 _CHOSEN_FLOOR = "(floor of chosen samples)"
+_MODE_FREQUENCIES = tuple(
+    f"mode_calibration.{name}"
+    for name in ("kl_divergence", "largest_ratio", "modes_missed")
+)
 _BOUNDS = ("mean", "low", "high")
 
 
@@ -69,6 +78,35 @@ def compare(
     return rows
 
 
+def paired(first: dict[str, float], second: dict[str, float]) -> dict[str, Any]:
+    """Tests the images on which both models have a value (with "drop" not all do).
+
+    Args:
+        first: a value of each image, by key; NaN if it has none.
+        second: those of the other model.
+
+    Returns:
+        `difference` of the means, `p_value`, `effect_size` and `pairs`; nothing if no
+        image has both values.
+    """
+    unscored = {
+        key for values in (first, second) for key in values if np.isnan(values[key])
+    }
+    first, second = (
+        {key: value for key, value in values.items() if key not in unscored}
+        for values in (first, second)
+    )
+    if not first and not second:
+        return {}
+    test = statistics.wilcoxon(first, second)
+    return {
+        "difference": test.mean_difference,
+        "p_value": test.p_value,
+        "effect_size": test.effect_size,
+        "pairs": test.num_pairs,
+    }
+
+
 def text_table(rows: Sequence[dict[str, Any]]) -> str:
     """Returns aligned columns for the terminal; a star marks the best."""
     return tables.aligned(_cells(rows, lambda text: f"{text} *")) + "\n"
@@ -101,15 +139,20 @@ def _column_rows(
 ) -> list[dict[str, Any]]:
     metric, count = column
     intervals = [r.required_interval(metric.name, count) for r in present]
-    means = [found["mean"] for found in intervals if found["mean"] is not None]
+    means = [
+        found["mean"]
+        for result, found in zip(present, intervals)
+        if found["mean"] is not None and _competes(result, metric)
+    ]
     baseline = {r.name: _values(r, column) for r in present}.get(reference)
     rows = []
     for result, interval in zip(present, intervals):
         values = _values(result, column)
         row = _row(column, result.title, interval)
-        row["best"] = _is_best(interval["mean"], means, metric.best)
+        competes = _competes(result, metric)
+        row["best"] = competes and _is_best(interval["mean"], means, metric.best)
         if result.name != reference and values and baseline:
-            row.update(_paired(values, baseline))
+            row.update(paired(values, baseline))
         rows.append(row)
     if metric is _GED:
         rows += _floor_rows(column, present)
@@ -144,30 +187,22 @@ def _row(column: _Column, name: str, interval: dict[str, Any]) -> dict[str, Any]
     return {"metric": metric.title, "num_samples": count, "model": name, **bounds}
 
 
+def _competes(result: Results, metric: Metric) -> bool:
+    """Whether a metric of the result is comparable with that of other results.
+
+    The samples of a model that does not draw a class are shared among modes by
+    probability, so its frequencies of modes look good.
+    """
+    if metric.name not in _MODE_FREQUENCIES:
+        return True
+    undecided = results_dir.lookup(result.summary, "mode_calibration.undecided")
+    return undecided is None or undecided < MANY_UNDECIDED
+
+
 def _is_best(mean: float | None, means: list[float], best: str | None) -> bool:
     if best is None or mean is None:
         return False
     return mean == (min(means) if best == "low" else max(means))
-
-
-def _paired(first: dict[str, float], second: dict[str, float]) -> dict[str, Any]:
-    """Tests the images on which both models have a value (with "drop" not all do)."""
-    unscored = {
-        key for values in (first, second) for key in values if np.isnan(values[key])
-    }
-    first, second = (
-        {key: value for key, value in values.items() if key not in unscored}
-        for values in (first, second)
-    )
-    if not first and not second:
-        return {}
-    test = statistics.wilcoxon(first, second)
-    return {
-        "difference": test.mean_difference,
-        "p_value": test.p_value,
-        "effect_size": test.effect_size,
-        "pairs": test.num_pairs,
-    }
 
 
 def _cells(rows: Sequence[dict[str, Any]], mark) -> list[list[str]]:

@@ -31,8 +31,6 @@ _SAVED = "saved_"  # The prefix of the arrays that go to samples.npz.
 # Mean probabilities are rounded to steps of 1/256, which float16 holds exactly. Finer
 # steps would not compress: 24 classes of 50 street scenes took 600 MB.
 _MEAN_STEPS = 256
-# A share of samples that visibly changes the mode frequencies.
-_MANY_UNDECIDED = 0.1
 
 Source = Union[sources.SavedModel, sources.SampleFiles]
 table = tables.text_table
@@ -164,7 +162,7 @@ class _Evaluation:
             class_names=self._info.spec.class_names,
         )
         undecided = results_dir.lookup(summary, "mode_calibration.undecided") or 0.0
-        if undecided >= _MANY_UNDECIDED:
+        if undecided >= summary_lib.MANY_UNDECIDED:
             self._notes.append(
                 f"{undecided:.0%} of the samples fit several modes, because they lack "
                 "a class of the image; they are shared among these modes by "

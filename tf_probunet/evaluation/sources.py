@@ -262,9 +262,11 @@ class SavedModel:
         inner = seen.shape[1:3]
         seen = input_pipeline.mirror_pad(seen, self._model.size_divisor)
         prior = self._model.call("prior", seen, about=key)
-        size = latents.dimensions(prior)
+        size, minor = latents.dimensions(prior), self._model.network.outline_latent
         shared, own = (
-            latents.draw_noise(count, size, image_seed(self._seed, name), self.sampling)
+            latents.draw_noise(
+                count, size, image_seed(self._seed, name), self.sampling, minor
+            )
             for name in (lesion, key)
         )
         z = latents.from_noise(prior, shared)[0]  # [S, L]

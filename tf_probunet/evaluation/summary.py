@@ -26,6 +26,9 @@ BOOTSTRAP_SEED = 0
 # lowest and the highest mean of a group.
 MIN_GROUPS = 10
 
+# A share of samples between modes that visibly changes the mode frequencies.
+MANY_UNDECIDED = 0.1
+
 _BASELINE = "baseline_"  # The prefix of the per-image arrays of trivial models.
 
 
@@ -80,6 +83,8 @@ SCALARS = (
     Metric("calibration.pixels.ece", "ECE of pixels", "low"),
     Metric("calibration.marked_pixels.ece", "ECE of marked pixels", "low"),
     Metric("calibration.presence.ece", "ECE of lesion presence", "low"),
+    Metric("presence.samples", "samples that mark anything, share", None),
+    Metric("presence.graders", "graders who mark anything, share", None),
     Metric("ambiguity.accuracy", "ambiguity: accuracy", "high"),
     Metric("ambiguity.always_ambiguous", 'ambiguity: always "ambiguous"', None),
     Metric("ambiguity.auroc", "ambiguity: AUROC", "high"),
@@ -282,6 +287,12 @@ def _binary(
 ) -> dict[str, Any]:
     summary: dict[str, Any] = {
         "calibration": _calibration(arrays),
+        "presence": {
+            "samples": (arrays["sample_presence"] / rules.presence_steps).mean(),
+            "graders": (
+                arrays["grader_presence"] / arrays.get("num_graders", num_graders)
+            ).mean(),
+        },
         "by_presence": _strata(arrays, num_graders),
     }
     # One grader can't disagree with another.

@@ -58,6 +58,7 @@ function decode(z, stride = 1, { features } = view) {
   for (let l = 0; l < latentDim; l++) {
     for (let c = 0; c < depth; c++) shift[c] += data.latentKernel[l * depth + c] * z[l];
   }
+  const outline = data.outlineStddev * z[latentDim - 1];
   const rows = Math.ceil(height / stride);
   const cols = Math.ceil(width / stride);
   const out = new Float32Array(rows * cols * numClasses);
@@ -88,6 +89,8 @@ function decode(z, stride = 1, { features } = view) {
         }
         input = result;
       }
+      for (let k = 1; k < numClasses; k++) input[k] += outline;
+      for (let k = 0; k < numClasses; k++) input[k] *= data.outlineSharpness;
       softmax(input, out, o);
       o += numClasses;
     }

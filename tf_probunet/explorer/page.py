@@ -53,6 +53,8 @@ def page_data(scene: Scene) -> dict[str, Any]:
         "classes": scene.class_names,
         "colors": colors(scene.class_names).tolist(),
         "latentKernel": _numbers(scene.latent_kernel),
+        "outlineStddev": scene.outline_stddev,
+        "outlineSharpness": scene.outline_sharpness,
         "layers": [
             {"kernel": _numbers(layer.kernel), "bias": _numbers(layer.bias)}
             for layer in scene.layers

@@ -60,6 +60,9 @@ class Scene:
         image: [H, W, C] float32 in 0..1.
         features: [H, W, D] float32: the first layer of f_comb without its latent part.
         latent_kernel: [L, D], the latent part.
+        outline_stddev: what the last number of a latent moves the foreground's logits
+            by, per unit.
+        outline_sharpness: what all logits are multiplied by after that.
         layers: of f_comb after the first.
         prior_mean: [L].
         prior_stddev: [L].
@@ -85,6 +88,8 @@ class Scene:
     image: np.ndarray
     features: np.ndarray
     latent_kernel: np.ndarray
+    outline_stddev: float
+    outline_sharpness: float
     layers: list[Layer]
     prior_mean: np.ndarray
     prior_stddev: np.ndarray
@@ -359,7 +364,9 @@ def _scene(
     prior = {k: v[0] for k, v in model.call("prior", image[None], about=title).items()}
     layers = f_comb_layers(model)
     latent_dim = len(prior["mean"])
-    first = layers[0].kernel
+    outline = model.network.outline_stddev
+    size = latent_dim - bool(outline)  # The outline's number is not one of f_comb's.
+    kernel = np.pad(layers[0].kernel[-size:], [(0, latent_dim - size), (0, 0)])
     samples = sampling.draw_latents(
         model,
         image,
@@ -373,7 +380,9 @@ def _scene(
         title=title,
         image=image,
         features=_first_layer(model, image, title),
-        latent_kernel=first[-latent_dim:],
+        latent_kernel=kernel,
+        outline_stddev=outline,
+        outline_sharpness=model.network.outline_sharpness,
         layers=layers[1:],
         prior_mean=prior["mean"],
         prior_stddev=prior["stddev"],

@@ -66,7 +66,7 @@ class Convertible:
             "model": self.model.name,
             "inputs": {
                 "image": [1, size, size, config.image_channels],
-                "noise": [1, None, config.latent_dim],
+                "noise": [1, None, self.model.num_latents],
             },
             **more,
             "config": self.config,
@@ -227,7 +227,7 @@ def example(
     """Returns an image and noise to compare a conversion with the original on."""
     random = np.random.default_rng(0)
     image = random.random([1, size, size, model.config.image_channels], np.float32)
-    noise = random.normal(size=[1, num_samples, model.config.num_latents])
+    noise = random.normal(size=[1, num_samples, model.num_latents])
     return image, noise.astype(np.float32)
 
 

@@ -87,6 +87,7 @@ def export_run(
     *,
     checkpoint: str = "best",
     results: files.Path | None = None,
+    outline_stddev: float | None = None,
     overwrite: bool = False,
 ) -> pathlib.Path:
     """Writes the model of a run as a SavedModel.
@@ -97,6 +98,7 @@ def export_run(
         checkpoint: "best" by validation, or "last".
         results: an evaluation of an earlier export of the same weights, for the model
             card.
+        outline_stddev: replaces that of the configuration, unless it is None.
         overwrite: replace an existing SavedModel.
 
     Returns:
@@ -104,19 +106,19 @@ def export_run(
 
     Raises:
         FileNotFoundError: there is no run, no checkpoint in it, or no results.
-        ValueError: `out_dir` exists already, or the results are of another model.
+        ValueError: `out_dir` exists already, the results are of another model, or the
+            model can't draw outlines.
     """
     directory = RunDir(pathlib.Path(run_dir))
     model = directory.load_model(checkpoint)
-    best = directory.best_score() if checkpoint == "best" else None
-    return save(
-        model,
-        directory,
-        out_dir,
-        validation=best,
-        results=results,
-        overwrite=overwrite,
+    origin = _Origin(
+        directory.config(),
+        directory.dataset(),
+        validation=directory.best_score() if checkpoint == "best" else None,
+        history=directory.history(),
     )
+    origin = _outlined(model, origin, outline_stddev)
+    return _save(model, origin, out_dir, results, overwrite)
 
 
 def export_ensemble(
@@ -172,6 +174,7 @@ def export_again(
     out_dir: files.Path,
     *,
     results: files.Path | None = None,
+    outline_stddev: float | None = None,
     overwrite: bool = False,
 ) -> pathlib.Path:
     """Writes the model of a SavedModel as this version exports it.
@@ -181,6 +184,8 @@ def export_again(
         out_dir: where to write.
         results: an evaluation of the same weights, for the model card. Without it the
             scores of the earlier card are kept.
+        outline_stddev: replaces that of the configuration, unless it is None. The
+            scores of the earlier card are then left out.
         overwrite: replace an existing SavedModel.
 
     Returns:
@@ -189,11 +194,12 @@ def export_again(
     Raises:
         FileNotFoundError: there is no SavedModel, or there are no results.
         ValueError: the SavedModel is damaged or does not fit this version, `out_dir`
-            exists already, or the results are of another model.
+            exists already, the results are of another model, or the model can't draw
+            outlines.
     """
     directory = SavedModelDir(saved_model)
     described, scores = directory.describe(), None
-    if directory.asset(SCORES_NAME).is_file():
+    if outline_stddev is None and directory.asset(SCORES_NAME).is_file():
         scores = files.read_json(directory.asset(SCORES_NAME), "scores")
     origin = _Origin(
         read_config(directory.asset(CONFIG_NAME)),
@@ -203,7 +209,20 @@ def export_again(
         history=described.metadata.get("history", ()),
         scores=scores,
     )
-    return _save(load_model(described), origin, out_dir, results, overwrite)
+    model = load_model(described)
+    origin = _outlined(model, origin, outline_stddev)
+    return _save(model, origin, out_dir, results, overwrite)
+
+
+def _outlined(
+    model: SegmentationModel, origin: _Origin, outline_stddev: float | None
+) -> _Origin:
+    """Sets how a model draws its outlines, which no weight depends on."""
+    if outline_stddev is None:
+        return origin
+    model.config = dataclasses.replace(model.config, outline_stddev=outline_stddev)
+    config = dataclasses.replace(origin.config, model=model.config)
+    return dataclasses.replace(origin, config=config)
 
 
 def load_model(described: Description) -> SegmentationModel:
@@ -374,6 +393,12 @@ def _scores_of(model: SegmentationModel, results: files.Path) -> dict[str, Any]:
         raise ValueError(
             f"{results}: holds the scores of {scored.path}, which has other weights "
             "than the model to export, expected those of the same run and checkpoint"
+        )
+    drawn = scored.describe().network.outline_stddev
+    if drawn != model.config.outline_stddev:
+        raise ValueError(
+            f"{results}: holds the scores of {scored.path}, whose outline_stddev is "
+            f"{drawn}, expected {model.config.outline_stddev}"
         )
     return scores
 

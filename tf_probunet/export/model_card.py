@@ -206,6 +206,8 @@ def _network(config: Config, metadata: dict[str, Any]) -> str:
     sizes = "default" if model.latent_dim is None else model.latent_dim
     text += f"; latent dimensions: {sizes}, beta: "
     text += "default" if model.beta is None else f"{model.beta:g}"
+    if model.outline_stddev:
+        text += f", outlines drawn with a deviation of {model.outline_stddev:g} nats"
     if model.latent_pooling > 1:
         text += f", prior and posterior see means of {model.latent_pooling} x "
         text += f"{model.latent_pooling} pixels"
@@ -243,6 +245,7 @@ def _training(config: Config) -> str:
         text += f" to {training.final_learning_rate:g}"
     if model.energy_weight:
         text += ", on the energy distance"
+        text += " and the presence" if model.presence_weight else ""
         text += " and the model's own loss" if model.elbo_weight else ""
     if model.learned == "posterior":
         text += ", of the posterior net alone"
@@ -339,6 +342,12 @@ def _lidc_limits(config: Config, dataset: dict[str, Any]) -> str:
         + (f"a crop of {frame} x {frame} pixels" if frame else "the image")
         + " and does not find lesions by itself."
     ]
+    seen = config.data.eval_size
+    if frame and seen < frame:
+        limits.append(
+            f"It sees the middle {seen} x {seen} pixels, so larger lesions are cut "
+            "off there. `run/predict.py` says when a sample reaches that edge."
+        )
     if config.data.crop_jitter_px:
         limits.append(
             "In training, the lesion was at most "

@@ -143,7 +143,7 @@ class Signatures:
         if self.model.has_weights:
             functions["weighted"] = _function(weighted, image, count, seed)
         if isinstance(self.model, ProbUNet):
-            z = tf.TensorSpec([None, None, config.latent_dim], tf.float32, "z")
+            z = tf.TensorSpec([None, None, self.model.num_latents], tf.float32, "z")
             functions.update(
                 prior=_function(prior, image),
                 posterior=_function(posterior, image, labels),

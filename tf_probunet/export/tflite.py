@@ -78,7 +78,7 @@ def convert(model: tf.keras.Model, image_size: int, *, float16: bool = False) ->
     @tf.function(
         input_signature=[
             tf.TensorSpec(image_shape, tf.float32, "image"),
-            tf.TensorSpec([1, None, config.latent_dim], tf.float32, "noise"),
+            tf.TensorSpec([1, None, model.num_latents], tf.float32, "noise"),
         ]
     )
     def sample(image, noise):

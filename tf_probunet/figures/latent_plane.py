@@ -375,8 +375,8 @@ def _check_model(saved_model: files.Path, dims: tuple[int, int]) -> Description:
             f"{saved_model}: the model {described.metadata['model']!r} has no latent "
             "space; expected one with the signatures prior, posterior and decode"
         )
-    latent_dim = described.network.latent_dim
-    if latent_dim is None or latent_dim < 2:
+    latent_dim = described.num_latents
+    if latent_dim < 2:
         raise UnavailableError(
             f"{saved_model}: latent_dim is {latent_dim}; a plane needs at least 2"
         )

@@ -260,8 +260,12 @@ def _uncertainty(request: Request) -> Named:
 
 
 def _reliability(request: Request) -> Named:
-    models = {r.name: reliability.pixel_reliability(r) for r in request.models()}
-    yield "reliability", reliability.draw(models)
+    for stem, name, what in (
+        ("reliability", "pixel", "a pixel"),
+        ("presence_reliability", "presence", "anything"),
+    ):
+        models = {r.name: reliability.of_results(r, name) for r in request.models()}
+        yield stem, reliability.draw(models, what)
 
 
 FIGURES: dict[str, Callable[[Request], Named]] = {

@@ -1,4 +1,4 @@
-"""Draws how reliable the mean of the samples is as a pixel's probability."""
+"""Draws how reliable shares of samples are as probabilities."""
 
 from __future__ import annotations
 
@@ -13,17 +13,21 @@ from tf_probunet.evaluation.metrics.calibration import Reliability
 from tf_probunet.figures import style
 
 
-def pixel_reliability(results: Results) -> Reliability:
+def of_results(results: Results, name: str) -> Reliability:
     """Returns the sums per bin in a model's results.
+
+    Args:
+        results: of the model.
+        name: "pixel" or "presence".
 
     Raises:
         UnavailableError: the results do not have them.
     """
-    return Reliability(*results.array("pixel_reliability").sum(axis=0))
+    return Reliability(*results.array(f"{name}_reliability").sum(axis=0))
 
 
 @style.styled()
-def draw(models: Mapping[str, Reliability]) -> Figure:
+def draw(models: Mapping[str, Reliability], what: str = "a pixel") -> Figure:
     """Draws how often graders mark pixels, over the share of samples that do.
 
     How to read it: above, each symbol is one bin of pixels: how many of the samples
@@ -33,10 +37,12 @@ def draw(models: Mapping[str, Reliability]) -> Figure:
     each bin, on a logarithmic scale: most are background, and a bin with few pixels has
     little weight. ECE is the expected
     calibration error; 0 is best. With few samples even a perfect model's curve is
-    flatter than the diagonal.
+    flatter than the diagonal. The same figure shows images instead of pixels, and how
+    many samples and graders mark anything.
 
     Args:
         models: sums per bin, by the model's name.
+        what: is marked.
 
     Returns:
         The figure.
@@ -49,13 +55,13 @@ def draw(models: Mapping[str, Reliability]) -> Figure:
     for place, (name, sums) in enumerate(models.items()):
         _draw_curve(curve, name, sums, place)
         _draw_bins(bars, sums, place, len(models))
-    curve.set_ylabel("share of graders who mark it")
+    curve.set_ylabel(f"share of graders who mark {what}")
     curve.set_ylim(-0.02, 1.02)
     curve.set_xlim(-0.02, 1.02)
     curve.legend(loc="upper left")
     bars.set_yscale("log")
     bars.set_ylabel("observations")
-    bars.set_xlabel("share of samples that mark a pixel")
+    bars.set_xlabel(f"share of samples that mark {what}")
     return figure
 
 

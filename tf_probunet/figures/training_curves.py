@@ -12,6 +12,7 @@ _PANELS = {
     "validation/ged": "energy distance",
     "validation/cross_entropy": "cross-entropy [nats]",
     "validation/kl": "KL divergence [nats]",
+    "training/energy_distance": "energy distance, in training",
 }
 
 
@@ -25,7 +26,8 @@ def draw(
     graders. In the middle is how well latents from the posterior, which has seen the
     grader, are decoded, and on the right how far the posterior is from the prior. If
     the middle falls and the left does not, the posterior has learned something that
-    the prior cannot predict.
+    the prior cannot predict. A run on the energy distance has a panel with that of its
+    soft samples in training. Panels that no run has numbers for are left out.
 
     Args:
         runs: by name, the numbers that each run has logged, by tag and step.
@@ -37,19 +39,24 @@ def draw(
     Raises:
         ValueError: a run was never validated.
     """
-    figure, axes = style.panels(len(_PANELS), 2.2)
+    panels = {
+        tag: title
+        for tag, title in _PANELS.items()
+        if any(scalars.get(tag) for scalars in runs.values())
+    }
+    figure, axes = style.panels(max(len(panels), 1), 2.2)
     for place, (name, scalars) in enumerate(runs.items()):
         if not scalars.get("validation/ged"):
             raise ValueError(f"{name}: no validation/ged in its log, expected one")
-        for axis, tag in zip(axes, _PANELS):
+        for axis, tag in zip(axes, panels):
             values = sorted(scalars.get(tag, {}).items())
             axis.plot(
                 [step for step, _ in values],
                 [value for _, value in values],
                 color=style.MODEL_COLOURS[place % len(style.MODEL_COLOURS)],
                 marker=style.MODEL_MARKERS[place % len(style.MODEL_MARKERS)],
-                markersize=3,
-                linewidth=1.2,
+                markersize=3 if tag.startswith("validation/") else 0,
+                linewidth=1.2 if tag.startswith("validation/") else 0.6,
                 label=name,
             )
     if floor is not None:
@@ -63,7 +70,7 @@ def draw(
             ha="right",
             fontsize=style.SMALL,
         )
-    for axis, title in zip(axes, _PANELS.values()):
+    for axis, title in zip(axes, panels.values()):
         axis.set_ylabel(title)
         axis.set_xlabel("step")
     if len(runs) > 1:

@@ -69,8 +69,9 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         """Computes the terms of the loss.
 
         The loss is the sum of the model's own loss, weighted by `elbo_weight`, the
-        energy distance between samples and graders, weighted by `energy_weight`, and
-        two terms of the switched task. A part with a weight of 0 is not computed.
+        energy distance between samples and graders, weighted by `energy_weight`, the
+        error of the presence, and two terms of the switched task. A part with a weight
+        of 0 is not computed.
 
         Args:
             batch: images and labels.
@@ -88,6 +89,7 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
             terms["loss"] *= config.elbo_weight
         on_samples = {
             "energy_distance": (config.energy_weight, self._energy_distance),
+            "presence": (config.presence_weight, self._presence),
             "mode_divergence": (config.mode_weight, self._mode_divergence),
             "segmentation": (config.segmentation_weight, self._segmentation),
         }
@@ -119,6 +121,19 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
                 labels=labels, grader_mask=batch.get("grader_mask"), **settings
             )
         return tf.reduce_mean(distances)
+
+    def _presence(
+        self, logits: tf.Tensor, weights: tf.Tensor | None, batch: Batch
+    ) -> tf.Tensor:
+        """Returns the mean error of the presence in samples [B, S, H, W, K]."""
+        errors = losses.presence_error(
+            probabilities=tf.nn.softmax(logits),
+            labels=self._at_size(grader_maps(batch), logits),
+            ignore_label=self.config.ignore_label,
+            grader_mask=batch.get("grader_mask"),
+            sample_weights=weights,
+        )
+        return tf.reduce_mean(errors)
 
     def _mode_divergence(
         self, logits: tf.Tensor, weights: tf.Tensor | None, batch: Batch
@@ -315,16 +330,21 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
             class_balance=self.config.class_balance,
             counted=counted,
         )
-        if self.config.input_pooling == 1:
+        if self._is_full_size:
             return nats
         return nats * tf.cast(tf.size(labels) / tf.size(kept), nats.dtype)
 
     def _at_size(self, labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
         """Takes a label [..., H, W] near the middle of each pixel of logits."""
-        if self.config.input_pooling == 1:
+        if self._is_full_size:
             return labels
         side = tf.shape(labels)[-1] // tf.shape(logits)[-2]
         return labels[..., side // 2 :: side, side // 2 :: side]
+
+    @property
+    def _is_full_size(self) -> bool:
+        """Whether all logits have as many pixels as the labels."""
+        return self.config.input_pooling == 1 and self.config.energy_stride == 1
 
     @property
     def metrics(self) -> list[tf.keras.metrics.Metric]:

@@ -25,6 +25,9 @@ from tf_probunet.models.blocks import (
 )
 from tf_probunet.models.f_comb import FComb
 
+# Of the initial kernels that compute means and deviations of latents.
+_LATENT_STDDEV = 1e-3
+
 
 class LatentMap(NamedTuple):
     """Gaussians at all pixels of a scale, and a draw.
@@ -64,8 +67,15 @@ class TopDown(tf.keras.layers.Layer):
         finest_latents = coarsest - config.num_latent_scales + 1
         self._scales = range(finest_latents if only_latents else 0, config.num_scales)
         self._latents = {
+            # Small numbers, so that prior and posterior start near N(0, 1). The KL
+            # divergence of deviations between exp(-7) and exp(7) has no bounds to
+            # speak of, and its gradients would ruin the first steps.
             str(scale): init.conv(
-                2 * config.num_latents, 1, activation=None, name=f"latents_{scale}"
+                2 * config.num_latents,
+                1,
+                activation=None,
+                name=f"latents_{scale}",
+                kernel=init.normal(_LATENT_STDDEV),
             )
             for scale in range(finest_latents, config.num_scales)
         }

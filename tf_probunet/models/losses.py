@@ -316,6 +316,26 @@ def grader_distances(
     return _pairs(samples, graders, epsilon)
 
 
+def grader_nats(
+    *, logits: tf.Tensor, labels: tf.Tensor, ignore_label: int | None = None
+) -> tf.Tensor:
+    """Returns the mean cross-entropy per pixel of samples and graders, [B, S, G].
+
+    Args:
+        logits: [B, S, H, W, K].
+        labels: [B, G, H, W] int32.
+        ignore_label: pixels with this label do not count.
+    """
+    num_classes = logits.shape[-1]
+    counts = tf.ones_like(labels, logits.dtype)
+    if ignore_label is not None:
+        counts = tf.cast(labels != ignore_label, logits.dtype)
+    truth = tf.one_hot(labels, num_classes, dtype=logits.dtype) * counts[..., None]
+    nats = -tf.einsum("bshwk,bghwk->bsg", tf.nn.log_softmax(logits), truth)
+    pixels = tf.reduce_sum(counts, axis=[2, 3])[:, None]  # [B, 1, G]
+    return nats / tf.maximum(pixels, 1.0)
+
+
 def greedy_coupling(
     costs: tf.Tensor, label_weights: tf.Tensor, capacity: tf.Tensor
 ) -> tf.Tensor:
@@ -432,6 +452,50 @@ def switched_energy_distance(
     spread = tf.einsum("bmn,m,n->b", among_modes, weights, weights)
     among_samples = _among_samples(samples, epsilon, overlap, sample_weights)
     return 2.0 * cross - among_samples - spread
+
+
+def presence_error(
+    *,
+    probabilities: tf.Tensor,
+    labels: tf.Tensor,
+    ignore_label: int | None = None,
+    grader_mask: tf.Tensor | None = None,
+    sample_weights: tf.Tensor | None = None,
+) -> tf.Tensor:
+    """Returns (p - q)^2, of the shares of samples and graders that mark anything.
+
+    A soft sample marks something with the largest probability of its pixels. This is
+    the case for labels that are drawn with one random number for all pixels, as
+    `outline_stddev` does.
+
+    Args:
+        probabilities: [B, S, H, W, K], those of the samples.
+        labels: [B, G, H, W] int32.
+        ignore_label: pixels to which any grader gave this label do not count.
+        grader_mask: [B, G] bool, which of the label maps are a grader's; None for all.
+        sample_weights: as in `energy_distance`.
+
+    Returns:
+        [B].
+    """
+    foreground, marked = 1.0 - probabilities[..., 0], labels > 0
+    if ignore_label is not None:
+        counted = tf.reduce_all(labels != ignore_label, axis=1, keepdims=True)
+        foreground *= tf.cast(counted, foreground.dtype)
+        marked &= counted
+    weights = (
+        None if grader_mask is None else mask_weights(grader_mask, foreground.dtype)
+    )
+    seen = tf.cast(tf.reduce_any(marked, axis=[2, 3]), foreground.dtype)
+    largest = tf.reduce_max(foreground, axis=[2, 3])
+    return tf.square(_mean(largest, sample_weights) - _mean(seen, weights))
+
+
+def _mean(values: tf.Tensor, weights: tf.Tensor | None) -> tf.Tensor:
+    """Averages [B, N], with weights [B, N] if there are any: [B]."""
+    if weights is None:
+        return tf.reduce_mean(values, axis=1)
+    return tf.reduce_sum(values * tf.cast(weights, values.dtype), axis=1)
 
 
 def mode_divergence(

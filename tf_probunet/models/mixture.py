@@ -130,7 +130,13 @@ class Mixture(SegmentationModel):
             labels=labels,
             ignore_label=config.ignore_label,
             grader_mask=batch.get("grader_mask"),
+            epsilon=1.0,  # As its authors.
         )  # [B, S, G]
+        if config.expert_nats:
+            nats = losses.grader_nats(
+                logits=logits, labels=labels, ignore_label=config.ignore_label
+            )
+            costs += config.expert_nats * nats
         kl_weight = tf.convert_to_tensor(kl_weight)
         coupling = losses.greedy_coupling(
             costs, map_weights(batch), tf.where(kl_weight < 1.0, 0.5, 1.0)

@@ -57,6 +57,11 @@ class ProbUNet(SegmentationModel):
         )
 
     @property
+    def num_latents(self) -> int:
+        """The numbers of a latent, with the one that moves the outline if there is."""
+        return self.config.num_latents + bool(self.config.outline_stddev)
+
+    @property
     def last_layer(self) -> FComb:
         """The layer that computes the logits."""
         return self.f_comb
@@ -68,11 +73,22 @@ class ProbUNet(SegmentationModel):
         """
         if self.prior_net is None:
             mean = tf.zeros([tf.shape(image)[0], self.config.num_latents])
-            log_stddev = math.log(self.config.prior_stddev)
-            return latent.gaussian(mean, tf.fill(tf.shape(mean), log_stddev))
+            log_stddev = tf.fill(tf.shape(mean), math.log(self.config.prior_stddev))
+            return latent.gaussian(*self._with_outline(mean, log_stddev))
+        mean, log_stddev, *log_weights = self.prior_net(image)
+        mean, log_stddev = self._with_outline(mean, log_stddev)
         if self.config.prior_components > 1:
-            return latent.mixture(*self.prior_net(image))
-        return latent.gaussian(*self.prior_net(image))
+            return latent.mixture(mean, log_stddev, *log_weights)
+        return latent.gaussian(mean, log_stddev)
+
+    def _with_outline(
+        self, mean: tf.Tensor, log_stddev: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Adds the standard normal number that moves the outline, if there is one."""
+        if not self.config.outline_stddev:
+            return mean, log_stddev
+        zero = tf.zeros_like(mean[..., :1])
+        return tf.concat([mean, zero], -1), tf.concat([log_stddev, zero], -1)
 
     def posterior(
         self, *, image: tf.Tensor, labels: tf.Tensor
@@ -84,7 +100,7 @@ class ProbUNet(SegmentationModel):
         inputs = tf.one_hot(labels, self.config.num_classes)
         if self.config.posterior_sees_image:
             inputs = tf.concat([image, inputs], axis=-1)
-        return latent.gaussian(*self.posterior_net(inputs))
+        return latent.gaussian(*self._with_outline(*self.posterior_net(inputs)))
 
     def features(self, image: tf.Tensor) -> tf.Tensor:
         """Computes what all samples of an image have in common.
@@ -97,6 +113,8 @@ class ProbUNet(SegmentationModel):
     def decode(self, features: tf.Tensor, z: tf.Tensor) -> tf.Tensor:
         """Returns the segmentations for given latents (Eq. 2).
 
+        With `outline_stddev`, the last number of a latent moves the outline.
+
         Args:
             features: what `features` returned.
             z: [B, S, L].
@@ -104,6 +122,25 @@ class ProbUNet(SegmentationModel):
         Returns:
             Logits, [B, S, H, W, K].
         """
+        return self._outlined(self._logits(features, z), z)
+
+    def _outlined(self, logits: tf.Tensor, z: tf.Tensor) -> tf.Tensor:
+        """Moves the outlines of logits [B, S, H, W, K] by the latents.
+
+        Each sample is sharper than the network's probabilities, which stay the mean.
+        """
+        if not self.config.outline_stddev:
+            return logits
+        shift = self.config.outline_stddev * z[..., -1, None, None, None]
+        foreground = tf.constant([0.0] + [1.0] * (self.config.num_classes - 1))
+        return self.config.outline_sharpness * (logits + shift * foreground)
+
+    def _logits(self, features: tf.Tensor, z: tf.Tensor) -> tf.Tensor:
+        """Returns the logits for given latents, whose outlines are the most probable.
+
+        The losses use these: they take the probabilities as they are.
+        """
+        z = z[..., : self.config.num_latents]
         if self._late:
             return self.f_comb(features, z)
         shape, num_samples = tf.shape(features), tf.shape(z)[1]
@@ -150,8 +187,8 @@ class ProbUNet(SegmentationModel):
         posterior = self._posteriors(batch["image"], labels)
         drawn = tf.random.stateless_normal(tf.shape(posterior.mean()), seed)
         z = posterior.mean() + posterior.stddev() * drawn  # [B G, L]
-        z = tf.reshape(z, [-1, num_graders, self.config.num_latents])
-        logits = self.decode(features, z)  # [B, G, H, W, K]
+        z = tf.reshape(z, [-1, num_graders, self.num_latents])
+        logits = self._logits(features, z)  # [B, G, H, W, K]
         nats = self.cross_entropy(logits, labels, batch.get("grader_mask"))
         weights = grader_weights(batch)
         settings = {
@@ -180,12 +217,14 @@ class ProbUNet(SegmentationModel):
         `energy_weights` has a gradient. S is then rounded up to a multiple of it.
         """
         features, prior = shared
+        stride = self.config.energy_stride
+        features = features[:, stride // 2 :: stride, stride // 2 :: stride]
         draw = noise.NOISES[self.config.energy_noise]
         image_seeds = seeds.per_image(seed, tf.shape(features)[0])
-        count, size = self.config.energy_samples, self.config.num_latents
+        count, size = self.config.energy_samples, self.num_latents
         if not latent.is_mixture(prior):
             z = draw(image_seeds, count, size)
-            return self.decode(features, latent.from_noise(prior, z))
+            return self._logits(features, latent.from_noise(prior, z))
         components = self.config.prior_components
         each = -(-count // components)
         parts = prior.components_distribution
@@ -195,7 +234,7 @@ class ProbUNet(SegmentationModel):
             * draw(seeds.fold_in_each(image_seeds, k), each, size)
             for k in range(components)
         ]
-        return self.decode(features, tf.concat(z, axis=1))
+        return self._logits(features, tf.concat(z, axis=1))
 
     def energy_weights(self, shared: tuple[tf.Tensor, Latents]) -> tf.Tensor | None:
         """Returns the weights of a mixture's components, shared by their samples."""
@@ -240,6 +279,7 @@ class ProbUNet(SegmentationModel):
             seeds.per_image(seed, distribution.batch_shape_tensor()[0]),
             num_samples,
             latent.noise_dimensions(distribution),
+            self.config.outline_latent,
         )
         return latent.from_noise(distribution, drawn)
 
@@ -273,7 +313,7 @@ class ProbUNet(SegmentationModel):
         prior = self.prior(image)
         posterior = self.posterior(image=image, labels=labels)
         z = self.sample_latents(posterior, num_samples, seed)  # [B, N, L]
-        logits = self.decode_in_chunks(self.features(image), z)
+        logits = self.decode_in_chunks(self.features(image), z, outlined=False)
         targets = tf.repeat(labels[:, None], num_samples, axis=1)
         z_first = tf.transpose(z, [1, 0, 2])  # [N, B, L]: the batch of tfp is [B].
         return losses.importance_log_likelihood(
@@ -284,14 +324,25 @@ class ProbUNet(SegmentationModel):
             log_q_z=tf.transpose(posterior.log_prob(z_first)),
         )
 
-    def decode_in_chunks(self, features: tf.Tensor, z: tf.Tensor) -> tf.Tensor:
+    def decode_in_chunks(
+        self, features: tf.Tensor, z: tf.Tensor, outlined: bool = True
+    ) -> tf.Tensor:
         """Decodes a few samples at a time, which bounds the memory.
 
-        The arguments and the result are those of `decode`.
+        The arguments and the result are those of `decode`. If `outlined` is false, all
+        outlines are the most probable ones.
         """
         # The part of f_comb that does not see z is computed before the loop.
         shared = self.f_comb.project(features) if self._late else features
-        decode = self.f_comb.combine if self._late else self.decode
+        size = self.config.num_latents
+
+        def decode(shared: tf.Tensor, z: tf.Tensor) -> tf.Tensor:
+            if self._late:
+                logits = self.f_comb.combine(shared, z[..., :size])
+            else:
+                logits = self._logits(shared, z)
+            return self._outlined(logits, z) if outlined else logits
+
         chunk = self._chunk_size(features)
         return decode_in_chunks(decode, shared, z, chunk, self.config.num_classes)
 

@@ -22,6 +22,8 @@ class Entry:
         defaults: values for settings that are None in the configuration. They are the
             paper's for LIDC. The flag files have those for Cityscapes.
         fixed: settings that define the model and can't be chosen.
+        energy_weight: what the energy distance weighs beside the model's own loss, if
+            models are compared. Most losses are nats, summed over pixels.
     """
 
     title: str
@@ -29,6 +31,7 @@ class Entry:
     has_latents: bool = False
     defaults: dict[str, Any] = dataclasses.field(default_factory=dict)
     fixed: dict[str, Any] = dataclasses.field(default_factory=dict)
+    energy_weight: float = 1000.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,6 +42,7 @@ class Variant:
         title: the title of the row.
         model: the name of the model in `MODELS`.
         settings: the settings that define the variant.
+        training: settings of its training, instead of those of all models.
         is_ablation: whether the paper calls it an ablation.
         is_ensemble: whether it combines several runs with different seeds.
         has_cost: whether `run/model_table.py` lists it.
@@ -48,6 +52,7 @@ class Variant:
     title: str
     model: str
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)
+    training: dict[str, Any] = dataclasses.field(default_factory=dict)
     is_ablation: bool = False
     is_ensemble: bool = False
     has_cost: bool = True
@@ -56,7 +61,7 @@ class Variant:
     def flags(self) -> tuple[str, ...]:
         """Returns the model and its settings as flags of `run/train.py`."""
         words = [f"--model={self.model}"]
-        for name, value in self.settings.items():
+        for name, value in {**self.settings, **self.training}.items():
             if isinstance(value, bool):
                 words.append(f"--{name}" if value else f"--no{name}")
             else:
@@ -79,6 +84,7 @@ MODELS = {
         "Mixture of Stochastic Experts",
         "Mixture",
         defaults={"latent_dim": 1, "beta": 1.0},
+        energy_weight=1.0,  # Its own loss lies between 0 and 1 as well.
     ),
     "hpu_net": Entry(
         "Hierarchical Probabilistic U-Net",
@@ -132,8 +138,12 @@ VARIANTS = {
         for number in (4, 8, 16)
     },
     "ssn": Variant("Stochastic Segmentation Network", "ssn"),
-    "mixture": Variant("Mixture of Stochastic Experts", "mixture"),
-    "hpu_net": Variant("Hierarchical Probabilistic U-Net", "hpu_net"),
+    # Its beta weighs another divergence than that of the flag files.
+    "mixture": Variant("Mixture of Stochastic Experts", "mixture", {"beta": 1.0}),
+    # GECO weighs its KL divergence; nothing else shall.
+    "hpu_net": Variant(
+        "Hierarchical Probabilistic U-Net", "hpu_net", training={"kl_warmup_steps": 0}
+    ),
     "image2image_vae": Variant("Image2Image VAE", "image2image_vae"),
 }
 

@@ -26,7 +26,11 @@ def dimensions(prior: Prior) -> int:
 
 
 def draw_noise(
-    count: int, size: int, seed: int, sampling: str = "independent"
+    count: int,
+    size: int,
+    seed: int,
+    sampling: str = "independent",
+    minor: int | None = None,
 ) -> np.ndarray:
     """Draws standard normal noise [count, size], the same as the model itself draws.
 
@@ -35,9 +39,10 @@ def draw_noise(
         size: numbers of each, see `dimensions`.
         seed: of the samples.
         sampling: one of `config.SAMPLINGS`.
+        minor: the network's `outline_latent`; see `noise.draw`.
     """
     image_seed = seeds.fold_in(seeds.root(tf.constant(seed)), 0)
-    drawn = _draw(sampling, image_seed[None], tf.constant(count), size)
+    drawn = _draw(sampling, image_seed[None], tf.constant(count), size, minor)
     return drawn[0].numpy()
 
 

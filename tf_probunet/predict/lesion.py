@@ -369,7 +369,8 @@ def shared_noise(
 ) -> np.ndarray:
     """Draws the noise that all slices share, [count, D]; stratified by default."""
     way = way or sampling.default_sampling(model)
-    return latents.draw_noise(count, latents.dimensions(prior), seed, way)
+    size, minor = latents.dimensions(prior), model.network.outline_latent
+    return latents.draw_noise(count, size, seed, way, minor)
 
 
 def _unpad(frame: ModelInput, probabilities: np.ndarray) -> np.ndarray:

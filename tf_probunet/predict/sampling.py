@@ -195,7 +195,8 @@ def draw_latent_sets(
     seen = _reduced(image, model.size_divisor)
     prior = model.call("prior", seen[None], about=about)
     size = latents.dimensions(prior)
-    drawn = [latents.draw_noise(n, size, seed, sampling) for sampling, n in sets]
+    minor = model.network.outline_latent
+    drawn = [latents.draw_noise(n, size, seed, way, minor) for way, n in sets]
     return latents.from_noise(prior, np.concatenate(drawn))[0]
 
 

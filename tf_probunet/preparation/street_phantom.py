@@ -26,8 +26,8 @@ CITIES = {
 _IDS = {label.name: label.id for label in cityscapes_labels.LABELS}
 _SWITCHABLE_IDS = tuple(_IDS[switch.name] for switch in cityscapes_labels.SWITCHES)
 
-# A class that covers less does not count as present.
-_LEAST_FRACTION = 1 / 2000
+# A class that covers less does not count as present: 33 pixels of 512 x 256.
+_LEAST_FRACTION = 1 / 4000
 
 # Metres: the camera's height above the road, and the layout of the street.
 _CAMERA_HEIGHT = 1.5
@@ -61,7 +61,7 @@ def draw_scene(
 
     Returns:
         The image [H, W, 3] uint8 and its official label ids [H, W] uint8; each of the
-        five switchable classes covers at least 1/2000 of the picture.
+        five switchable classes covers at least 1/4000 of the picture.
 
     Raises:
         ValueError: if the picture is too small or not wider than high.
@@ -275,7 +275,7 @@ class _Street:
             near = self._rng.uniform(-4, 3)
             while near < _FARTHEST - 5:
                 far = min(near + self._rng.uniform(8, 18), _FARTHEST)
-                paint = self._building if self._rng.random() < 0.8 else self._yard
+                paint = self._building if self._rng.random() < 0.65 else self._yard
                 things.append((far, paint, (front, near, far)))
                 near = far
         return things
@@ -324,8 +324,8 @@ class _Street:
     def _furniture(self) -> list[tuple]:
         things = []
         for paint, number, nearest in (
-            (self._tree, self._rng.integers(3, 7), 8),
-            (self._pole, self._rng.integers(3, 6), 7),
+            (self._tree, self._rng.integers(5, 11), 8),
+            (self._pole, self._rng.integers(4, 9), 7),
             (self._bin, self._rng.integers(0, 3), 7),
         ):
             for z in self._rng.uniform(nearest, 45, number):
@@ -369,13 +369,13 @@ class _Street:
     def _traffic(self) -> list[tuple]:
         rng = self._rng
         things: list[tuple] = []
-        for z in rng.uniform(7, 40, rng.integers(2, 6)):
+        for z in rng.uniform(6, 50, rng.integers(5, 16)):
             lane = (-3.3, -1.6, 1.7, 3.3)[rng.integers(4)] + rng.uniform(-0.2, 0.2)
             things.append((z, self._car, (lane, z)))
         if rng.random() < 0.35:
             z = rng.uniform(18, 40)
             things.append((z, self._large_vehicle, (rng.choice([-2.2, 2.2]), z)))
-        for z in rng.uniform(6, 25, rng.integers(2, 7)):
+        for z in rng.uniform(6, 50, rng.integers(2, 15)):
             x = rng.choice([-1, 1]) * (_ROAD_HALF_WIDTH + rng.uniform(0.5, 3.0))
             things.append((z, self._person, (x, z)))
         if rng.random() < 0.5:

@@ -17,6 +17,8 @@ from tf_probunet.progress import Progress, leave_closed_terminal
 from tf_probunet.training.run_dir import CheckpointStore
 
 Logs = dict[str, Any]
+# Of a step, in the log.
+PROCESSOR_SECONDS = "training/processor_seconds_per_step"
 
 
 class StepCallback(tf.keras.callbacks.Callback):
@@ -166,7 +168,11 @@ class Interrupts(StepCallback):
 
 
 class ScalarLogs(StepCallback):
-    """Logs the means since the last point, the learning rate and the speed."""
+    """Logs the means since the last point, the learning rate and the speed.
+
+    The processor time counts all threads. Unlike the speed, it hardly depends on what
+    else the machine does.
+    """
 
     def __init__(
         self,
@@ -178,25 +184,29 @@ class ScalarLogs(StepCallback):
         super().__init__(start_step)
         self._every, self._writer, self._batch_size = every, writer, batch_size
         self._since_step, self._since = start_step, time.monotonic()
+        self._since_processor = time.process_time()
 
     def on_step(self, logs: Logs) -> None:
         """Writes a point at the multiples of the interval, and resets the means."""
         if not self.passed(self._every):
             return
-        now = time.monotonic()
-        images = (self.step - self._since_step) * self._batch_size
+        now, processor = time.monotonic(), time.process_time()
+        steps = self.step - self._since_step
         with self._writer.as_default(step=self.step):
             for name, value in logs.items():
                 tf.summary.scalar(f"training/{name}", value)
             tf.summary.scalar("training/learning_rate", self.model.optimizer.lr)
-            speed = images / (now - self._since)
+            speed = steps * self._batch_size / (now - self._since)
             tf.summary.scalar("training/images_per_second", speed)
+            seconds = (processor - self._since_processor) / steps
+            tf.summary.scalar(PROCESSOR_SECONDS, seconds)
         self.model.reset_metrics()
         self.restart_clock()
 
     def restart_clock(self) -> None:
         """Measures the speed from now on, to leave out the time of other work."""
         self._since_step, self._since = self.step, time.monotonic()
+        self._since_processor = time.process_time()
 
 
 class ProgressLine(StepCallback):

@@ -19,6 +19,7 @@ from tf_probunet.artifacts.saved_model_dir import SavedModelDir
 from tf_probunet.config import SIZE, Config, sides
 from tf_probunet.dataset import input_pipeline, records, task
 from tf_probunet.hashing import salted_hash
+from tf_probunet.models import growth
 from tf_probunet.models.base import Batch, SegmentationModel
 from tf_probunet.models.weight_average import WeightAverage
 from tf_probunet.training import callbacks, schedules
@@ -217,6 +218,9 @@ def restore(checkpoint: tf.train.Checkpoint, saved: CheckpointStore) -> int:
 def start_from(model: SegmentationModel, path: files.Path) -> None:
     """Assigns the weights of a SavedModel to a model and its weight average.
 
+    The network of the SavedModel may have fewer channels or convolutions. The model
+    then begins with the same segmentations.
+
     Raises:
         FileNotFoundError: there is no SavedModel.
         ValueError: it is damaged, or has another network.
@@ -224,17 +228,18 @@ def start_from(model: SegmentationModel, path: files.Path) -> None:
     saved = saved_model.load(path)
     weights = [weight.numpy() for weight in saved.module.weights]
     variables = model.trainable_variables
-    found = [saved.network.name, *(list(weight.shape) for weight in weights)]
-    expected = [model.config.name, *(list(v.shape) for v in variables)]
-    if found != expected:
-        other = next(
-            (pair for pair in zip(found, expected) if pair[0] != pair[1]),
-            (f"{len(weights)} weights", f"{len(variables)}"),
-        )
-        raise ValueError(
-            f"{path}: weights of another network than this run's: found {other[0]}, "
-            f"expected {other[1]}; give the flags of the network it was trained with"
-        )
+    found = [saved.network.name, *(weight.shape for weight in weights)]
+    if found != [model.config.name, *(tuple(v.shape) for v in variables)]:
+        names = [weight.name for weight in saved.module.weights]
+        try:
+            weights = growth.grown(
+                model, models.with_defaults(saved.network), dict(zip(names, weights))
+            )
+        except ValueError as error:
+            raise ValueError(
+                f"{path}: weights of another network than this run's: {error}; give "
+                "the flags of the network it was trained with, or of a larger one"
+            ) from error
     for variable, weight in zip(variables, weights):
         variable.assign(weight)
     if model.weight_average is not None:
