@@ -729,6 +729,12 @@ class TrainingConfig(Checked):
         "mixture takes at most half of the graders",
         at_least=0,
     )
+    energy_warmup_steps: int = field(
+        0,
+        "number of steps in which the weights of the energy distance and of the other "
+        "terms on samples grow to their values; 0 for these values from the start",
+        at_least=0,
+    )
     ema_decay: float = field(
         0.0,
         "average the weights with this decay per step, for validation and export; 0 to "

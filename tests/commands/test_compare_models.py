@@ -184,7 +184,8 @@ def test_models_get_the_same_computing_and_as_many_seeds(tmp_path):
         ("train_prob_unet_seed1", 60, 30, 100),
         ("train_ssn", 120, 60, 0),
     ):
-        wanted = {f"--steps={steps}", f"--kl_warmup_steps={warm_up}", f"--seed={seed}"}
+        wanted = {f"--steps={steps}", f"--seed={seed}"}
+        wanted |= {f"--{term}_warmup_steps={warm_up}" for term in ("kl", "energy")}
         assert wanted <= set(started[name])
     table = (tmp_path / "out" / "table.md").read_text(encoding="utf-8").splitlines()
     head, ours = ([c.strip() for c in table[row].split("|")] for row in (0, 2))

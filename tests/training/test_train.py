@@ -512,6 +512,27 @@ def test_kl_grows_to_its_weight_during_the_warm_up(phantom_dir, tmp_path):
     )
 
 
+def test_terms_on_samples_grow_to_their_weights_during_the_warm_up(
+    phantom_dir, tmp_path
+):
+    config = tiny.run(
+        energy_warmup_steps=4,
+        energy_weight=50.0,
+        elbo_weight=0.0,
+        presence_weight=20.0,
+        log_every=1,
+        steps=6,
+    )
+    runs.train(config, phantom_dir, tmp_path)
+    scalars = logs.read_scalars(tmp_path)
+    for step, factor in [(1, 0.25), (2, 0.5), (3, 0.75), (4, 1.0), (5, 1.0)]:
+        energy, presence, loss = (
+            scalars[f"training/{name}"][step]
+            for name in ("energy_distance", "presence", "loss")
+        )
+        assert loss == pytest.approx(factor * (50 * energy + 20 * presence), rel=1e-5)
+
+
 def test_shifts_are_for_two_classes(phantom_dir):
     info = records.read_info(phantom_dir)
     spec = dataclasses.replace(info.spec, class_names=("a", "b", "c"))

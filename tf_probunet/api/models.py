@@ -63,8 +63,8 @@ class _KerasHabits(SegmentationModel):
         Args:
             optimizer: as in Keras.
             *args: as `**kwargs`.
-            **kwargs: `weight_decay`, `gradient_clip_norm`, `kl_warmup_steps` and
-                further arguments of Keras.
+            **kwargs: `weight_decay`, `gradient_clip_norm`, `kl_warmup_steps`,
+                `energy_warmup_steps` and further arguments of Keras.
 
         Raises:
             ValueError: a loss or metrics are given.
@@ -107,7 +107,11 @@ class _KerasHabits(SegmentationModel):
         return model.sample(self._images(image), num_samples, _seed(seed), **way)
 
     def objective(
-        self, batch: Any, seed: Any = 0, kl_weight: Any = 1.0
+        self,
+        batch: Any,
+        seed: Any = 0,
+        kl_weight: Any = 1.0,
+        energy_factor: Any = 1.0,
     ) -> dict[str, tf.Tensor]:
         """Computes the terms of the loss, averaged over the batch.
 
@@ -116,11 +120,14 @@ class _KerasHabits(SegmentationModel):
                 are [B, H, W], or [B, G, H, W] with those of G graders.
             seed: a whole number, or int32[2].
             kl_weight: factor of the KL divergence besides beta.
+            energy_factor: factor of the terms on samples besides their weights.
 
         Returns:
             Scalars by name, among them `loss`, which training minimises.
         """
-        return super().objective(self._batch(batch), _seed(seed), kl_weight)
+        return super().objective(
+            self._batch(batch), _seed(seed), kl_weight, energy_factor
+        )
 
     def train_step(self, data: Any) -> dict[str, tf.Tensor]:
         """Makes one step; `fit` calls it."""

@@ -35,7 +35,12 @@ flags.DEFINE_integer("limit", 0, "score only the first N images; 0 for all")
 flags.DEFINE_string("settings", "phantom.flags", "flag file of the trainings")
 flags.DEFINE_string("common", "", "flags of run/train.py for all trainings, in quotes")
 flags.DEFINE_integer("steps", 450, "training steps of each model", lower_bound=1)
-flags.DEFINE_integer("kl_warmup_steps", 225, "of models with latents", lower_bound=0)
+flags.DEFINE_integer(
+    "kl_warmup_steps",
+    225,
+    "of models with latents, and of the energy distance beside a model's own loss",
+    lower_bound=0,
+)
 flags.DEFINE_float(
     "train_minutes",
     0,
@@ -159,7 +164,8 @@ def train_and_score(
         if values.train_minutes:
             member_steps = max(1, steps // values.num_members)
         members = [member_steps] * values.num_members
-        all_words = [*words, f"--kl_warmup_steps={warm_up}"]
+        names = ("kl_warmup_steps", "energy_warmup_steps")
+        all_words = [*words, *(f"--{name}={warm_up}" for name in names)]
         trained.update(compared.tasks(pieces, [run], all_words, steps, members))
     seconds = compared.run_all(pieces, trained)
     tasks = [functools.partial(score, pieces, run, data) for run in runs]

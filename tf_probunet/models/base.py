@@ -56,7 +56,7 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         super().__init__(name=name or config.name)
         self.config, self.seed = config, seed
         self.weight_decay = self.gradient_clip_norm = 0.0
-        self.kl_warmup_steps = 0
+        self.kl_warmup_steps = self.energy_warmup_steps = 0
         self.weight_average: WeightAverage | None = None
         self.term_names: list[str] = []
         self._means = _RunningMeans([])
@@ -64,7 +64,11 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         self.distribute_reduction_method = "first"
 
     def objective(
-        self, batch: Batch, seed: tf.Tensor, kl_weight: float | tf.Tensor = 1.0
+        self,
+        batch: Batch,
+        seed: tf.Tensor,
+        kl_weight: float | tf.Tensor = 1.0,
+        energy_factor: float | tf.Tensor = 1.0,
     ) -> dict[str, tf.Tensor]:
         """Computes the terms of the loss.
 
@@ -78,6 +82,8 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
             seed: int32[2].
             kl_weight: another factor of the KL divergence besides beta. It is below 1
                 during the warm-up. A model without latents ignores it.
+            energy_factor: another factor of the terms on samples. It is below 1 during
+                their warm-up.
 
         Returns:
             Scalars, averaged over the batch, among them `loss`.
@@ -99,7 +105,7 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         for name, (factor, term) in on_samples.items():
             if factor:
                 terms[name] = term(logits, weights, batch)
-                terms["loss"] += factor * terms[name]
+                terms["loss"] += energy_factor * factor * terms[name]
         return terms
 
     def _energy_distance(
@@ -278,6 +284,7 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         weight_decay: float = 0.0,
         gradient_clip_norm: float = 0.0,
         kl_warmup_steps: int = 0,
+        energy_warmup_steps: int = 0,
         **kwargs: Any,
     ) -> None:
         """Sets how the model learns.
@@ -289,11 +296,13 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
                 limit.
             kl_warmup_steps: number of steps in which the weight of the KL divergence
                 grows from 0 to beta; 0 for beta from the start.
+            energy_warmup_steps: the same for the weights of the terms on samples.
             **kwargs: further arguments of Keras.
         """
         super().compile(optimizer=optimizer, **kwargs)
         self.weight_decay, self.gradient_clip_norm = weight_decay, gradient_clip_norm
         self.kl_warmup_steps = kl_warmup_steps
+        self.energy_warmup_steps = energy_warmup_steps
 
     def grader_cross_entropy(self, logits: tf.Tensor, batch: Batch) -> tf.Tensor:
         """Returns the cross-entropy of each of M segmentations for each of G graders.
@@ -362,7 +371,9 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         )
         variables = self.learned_variables
         with tf.GradientTape() as tape:
-            terms = self.objective(batch, seed, self.kl_weight(step))
+            terms = self.objective(
+                batch, seed, self.kl_weight(step), self.energy_factor(step)
+            )
             terms["weight_decay"] = self._weight_decay_loss(variables)
             # Each replica sees 1/n of the batch; gradients are summed over replicas.
             loss = (terms["loss"] + terms["weight_decay"]) / num_replicas
@@ -407,9 +418,11 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
 
     def kl_weight(self, step: tf.Tensor) -> tf.Tensor:
         """Returns the factor of the KL divergence in a step, counted from 0."""
-        if not self.kl_warmup_steps:
-            return tf.constant(1.0)
-        return tf.minimum(1.0, tf.cast(step + 1, tf.float32) / self.kl_warmup_steps)
+        return _grown(step, self.kl_warmup_steps)
+
+    def energy_factor(self, step: tf.Tensor) -> tf.Tensor:
+        """Returns the factor of the terms on samples in a step, counted from 0."""
+        return _grown(step, self.energy_warmup_steps)
 
     def bad_term_names(self) -> list[str]:
         """Returns the terms that were not finite at `bad_step`."""
@@ -499,6 +512,13 @@ def grader_mean(values: tf.Tensor, batch: Batch) -> tf.Tensor:
     if weights is None:
         return tf.reduce_mean(values)
     return tf.reduce_sum(tf.cast(weights, values.dtype) * values)
+
+
+def _grown(step: tf.Tensor, warmup_steps: int) -> tf.Tensor:
+    """Returns what grows evenly to 1 in a number of steps, at a step from 0 on."""
+    if not warmup_steps:
+        return tf.constant(1.0)
+    return tf.minimum(1.0, tf.cast(step + 1, tf.float32) / warmup_steps)
 
 
 def not_finite(value: tf.Tensor) -> tf.Tensor:

@@ -182,6 +182,7 @@ def build(config: Config) -> tuple[SegmentationModel, tf.train.Checkpoint]:
         weight_decay=training.weight_decay,
         gradient_clip_norm=training.gradient_clip_norm,
         kl_warmup_steps=training.kl_warmup_steps,
+        energy_warmup_steps=training.energy_warmup_steps,
         steps_per_execution=training.steps_per_execution,
         jit_compile=training.jit_compile,
     )
