@@ -20,8 +20,9 @@ TASKS = ("plain", "switched")
 # How the samples of an image are drawn; see docs/evaluation.md.
 SAMPLINGS = ("independent", "stratified")
 # The pixel size that is assumed for LIDC-IDRI slices that keep the size of their scan,
-# which is between 0.46 and 0.98 mm.
+# which is between 0.46 mm and the second number.
 NATIVE_LIDC_MM = 0.7
+COARSEST_LIDC_MM = 0.98
 
 # Far above any real network or data set. A larger value is a typing error or comes from
 # a damaged file, and would exhaust the memory much later.

@@ -56,7 +56,7 @@ def test_the_card_of_a_model_of_lidc(run):
         "240000 steps of 32 images, crops of 64, learning rate 0.0001",
         "frames of 128, of which the network sees the middle 64",
         "a lesion in the middle of a crop of 128 x 128 pixels",
-        "`run/predict.py` assumes 0.7 mm, and resamples images that say they differ",
+        "`run/predict.py` assumes 0.7 mm. Images that say they have pixels smaller by",
         "rescaled to its own smallest and largest value",
     ):
         assert text in card

@@ -215,7 +215,7 @@ def _nodule(spacing_mm, size=80, diameter_mm=8.4):
     return np.where(np.hypot(rows, cols) < diameter_mm / 2, 50, -850)
 
 
-@pytest.mark.parametrize("spacing_mm", [0.4, 0.5, 0.65, 0.7, 0.9])
+@pytest.mark.parametrize("spacing_mm", [0.4, 0.5, 0.65, 0.7, 0.98, 1.0])
 def test_a_model_of_native_pixels_gets_typical_ones(frame_model, tmp_path, spacing_mm):
     path = dicom_writer.write_slice(
         tmp_path / "x.dcm",
@@ -228,8 +228,8 @@ def test_a_model_of_native_pixels_gets_typical_ones(frame_model, tmp_path, spaci
     crop = {"center": "40,40"}
     result = predict_files(frame_model, out, path, crop=crop, output_format="png")
     summary = json.loads((out / "x" / "summary.json").read_text())
-    # The frame has 32 pixels of 0.7 mm, or of their own size if that is close.
-    is_close = spacing_mm in (0.65, 0.7)
+    # The frame has 32 pixels of 0.7 mm, or of their own size if scans have such pixels.
+    is_close = spacing_mm in (0.65, 0.7, 0.98)
     height = 32 if is_close else round(32 * 0.7 / spacing_mm)
     assert summary["region"]["height"] == height
     assert summary["model_resolution"]["shape"] == [32, 32]
@@ -245,20 +245,20 @@ def test_a_model_of_native_pixels_gets_typical_ones(frame_model, tmp_path, spaci
 
 def test_regions_at_a_typical_pixel_size_fit_the_model(frame_model, tmp_path):
     path = dicom_writer.write_slice(
-        tmp_path / "x.dcm", _nodule(0.82), z_mm=0, uid="1.2", spacing_mm=(0.82, 0.82)
+        tmp_path / "x.dcm", _nodule(1.0), z_mm=0, uid="1.2", spacing_mm=(1.0, 1.0)
     )
-    crop = {"region": "8,8,64,64"}  # 75.0 pixels of 0.7 mm
+    crop = {"region": "8,8,50,50"}  # 71.4 pixels of 0.7 mm
     predict_files(frame_model, tmp_path / "out", path, crop=crop, output_format="png")
     summary = json.loads((tmp_path / "out" / "x" / "summary.json").read_text())
     assert summary["model_resolution"]["shape"] == [72, 72]
     with pytest.raises(
-        ValueError, match=r"28x28 pixels \(after resampling to 0.7 mm\)"
+        ValueError, match=r"29x29 pixels \(after resampling to 0.7 mm\)"
     ):
         predict_files(
             frame_model,
             tmp_path / "o",
             path,
-            crop={"region": "8,8,24,24"},
+            crop={"region": "8,8,20,20"},
             output_format="png",
         )
 

@@ -9,7 +9,7 @@ from typing import Any
 from tf_probunet import __version__, files
 from tf_probunet.artifacts import results_dir
 from tf_probunet.artifacts.saved_model_dir import METADATA_NAME
-from tf_probunet.config import NATIVE_LIDC_MM, Config
+from tf_probunet.config import COARSEST_LIDC_MM, NATIVE_LIDC_MM, Config
 from tf_probunet.dataset import cityscapes_labels, task
 from tf_probunet.imaging import windows
 
@@ -358,8 +358,9 @@ def _lidc_limits(config: Config, dataset: dict[str, Any]) -> str:
     if spacing is None and preparation.get("format") == "png_slices":
         limits.append(
             "Pixels have the scan's own size, which is not recorded. "
-            f"`run/predict.py` assumes {NATIVE_LIDC_MM:g} mm, and resamples images "
-            "that say they differ from it by more than a tenth."
+            f"`run/predict.py` assumes {NATIVE_LIDC_MM:g} mm. Images that say they have "
+            "pixels smaller by more than a tenth, or larger than "
+            f"{COARSEST_LIDC_MM:g} mm, are resampled."
         )
     elif spacing is None:
         limits.append("Pixels have the scan's own size; crops must not be resampled.")

@@ -10,7 +10,7 @@ import numpy as np
 
 from tf_probunet import limits
 from tf_probunet.artifacts.saved_model import LoadedModel
-from tf_probunet.config import sides
+from tf_probunet.config import COARSEST_LIDC_MM, sides
 from tf_probunet.imaging.crop_config import CropConfig
 from tf_probunet.imaging.input_image import InputImage
 from tf_probunet.imaging.resampling import resample
@@ -273,13 +273,14 @@ def target_mm(image: InputImage, model: LoadedModel) -> float | None:
     """Returns the pixel size to resample an image to; None to leave it alone.
 
     An image is left alone if its pixel size is not known, or if the model has seen
-    pixels of several sizes and the image's are close to them.
+    pixels of several sizes and the image's are close to the typical one or larger, up
+    to the largest. Enlarged images would be smoother than any that the model has seen.
     """
     spacing, target = image.spacing_mm, model.input_spacing_mm
     if spacing is None or target is None:
         return None
     if model.spacing_mm is None and all(
-        abs(mm / target - 1) <= _TOLERANCE for mm in spacing
+        (1 - _TOLERANCE) * target <= mm <= COARSEST_LIDC_MM for mm in spacing
     ):
         return None
     return target
