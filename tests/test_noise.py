@@ -28,12 +28,41 @@ def test_each_stratum_of_each_dimension_is_hit_once(num_samples, midpoints):
 @pytest.mark.parametrize("num_samples, is_still", [(1, False), (2, True), (15, True)])
 def test_a_minor_dimension_stays_at_0_in_sets_of_midpoints(num_samples, is_still):
     settings = ("stratified", _image_seeds(3), num_samples, 3)
-    z, free = noise.draw(*settings, 1).numpy(), noise.draw(*settings).numpy()
+    z = noise.draw(*settings, 1).numpy()
+    free = noise.stratified(*settings[1:], midpoints=is_still, crossed=1).numpy()
     np.testing.assert_array_equal(z[..., [0, 2]], free[..., [0, 2]])
     expected = 0 * free[..., 1] if is_still else free[..., 1]
     np.testing.assert_array_equal(z[..., 1], expected)
     alone = noise.draw("independent", *settings[1:], 1).numpy()
     assert np.all(alone != 0)
+
+
+@pytest.mark.parametrize("num_samples", [1, 4, 16, 18, 25])
+def test_a_crossed_dimension_keeps_one_sample_in_each_stratum(num_samples):
+    z = noise.stratified(_image_seeds(5), num_samples, 3, crossed=1).numpy()
+    expected = np.broadcast_to(np.arange(num_samples)[:, None], z.shape)
+    np.testing.assert_array_equal(np.sort(_strata(z, num_samples), axis=1), expected)
+
+
+@pytest.mark.parametrize("side", [2, 4, 5])
+def test_a_crossed_dimension_has_a_sample_in_each_cell_with_each_other_one(side):
+    z = noise.stratified(_image_seeds(10), side**2, 4, crossed=2).numpy()
+    cells = _strata(z, side)  # [B, S, L]
+    for other in (0, 1, 3):
+        found = np.sort(side * cells[..., 2] + cells[..., other], axis=1)
+        expected = np.broadcast_to(np.arange(side**2), found.shape)
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_samples_with_a_crossed_dimension_are_normal_and_independent():
+    z = noise.stratified(_image_seeds(2000), 4, 3, crossed=2).numpy()
+    for sample in range(4):
+        for dimension in range(3):
+            assert stats.kstest(z[:, sample, dimension], "norm").pvalue > 1e-4
+    strata = _strata(z[:, 0], 4)
+    for first, second in ((0, 1), (0, 2), (1, 2)):
+        pairs = np.bincount(4 * strata[:, first] + strata[:, second], minlength=16)
+        assert stats.chisquare(pairs).pvalue > 1e-4
 
 
 def test_midpoints_are_the_middles_of_the_strata():

@@ -33,8 +33,9 @@ def draw(
         image_seeds: int32[B, 2].
         num_samples: S, the number of samples per image.
         dimensions: L, the dimensions of the latent space.
-        minor: a dimension that stays at 0 in sets of midpoints, because a few samples
-            represent the distribution better without it.
+        minor: a dimension that matters less. It stays at 0 in sets of midpoints, because
+            a few samples represent the distribution better without it. In larger
+            stratified sets it is crossed with the others.
 
     Returns:
         [B, S, L] float32.
@@ -42,7 +43,9 @@ def draw(
     if sampling == "independent":
         return independent(image_seeds, num_samples, dimensions)
     midpoints = (1 < num_samples) & (num_samples < RANDOM_FROM)
-    drawn = stratified(image_seeds, num_samples, dimensions, midpoints=midpoints)
+    drawn = stratified(
+        image_seeds, num_samples, dimensions, midpoints=midpoints, crossed=minor
+    )
     if minor is None:
         return drawn
     kept = tf.one_hot(minor, dimensions, on_value=0.0, off_value=1.0)
@@ -71,6 +74,7 @@ def stratified(
     dimensions: int,
     *,
     midpoints: bool | tf.Tensor = False,
+    crossed: int | None = None,
 ) -> tf.Tensor:
     """Spreads the samples of an image over the normal distribution (Latin hypercube).
 
@@ -79,22 +83,55 @@ def stratified(
     an image represent the distribution better than S independent samples. Each single
     sample, at a random point of its stratum, is still standard normal.
 
+    A crossed dimension is also spread evenly together with each other one: the plane of
+    the two, cut into about sqrt(S) x sqrt(S) cells, has a sample in each cell.
+
     Args:
         image_seeds: int32[B, 2].
         num_samples: S, the number of samples per image.
         dimensions: L, the dimensions of the latent space.
         midpoints: take the middle of each stratum instead of a random point.
+        crossed: the dimension that is crossed with every other one; None for none.
 
     Returns:
         [B, S, L] float32.
     """
     order, place = (seeds.fold_in_each(image_seeds, i) for i in range(2))
     shape = [num_samples, dimensions]
-    stratum = tf.argsort(seeds.uniform(order, shape), axis=1)  # [B, S, L]
+    if crossed is None:
+        stratum = tf.argsort(seeds.uniform(order, shape), axis=1)  # [B, S, L]
+    else:
+        stratum = _crossed_strata(order, num_samples, dimensions, crossed)
     inside = tf.where(midpoints, 0.5, seeds.uniform(place, shape))
     share = (tf.cast(stratum, tf.float32) + inside) / tf.cast(num_samples, tf.float32)
     noise = tf.math.ndtri(tf.clip_by_value(share, _MARGIN, 1.0 - _MARGIN))
     return tf.ensure_shape(noise, [None, None, dimensions])
+
+
+def _crossed_strata(
+    image_seeds: tf.Tensor, num_samples: int | tf.Tensor, dimensions: int, crossed: int
+) -> tf.Tensor:
+    """Assigns samples to strata, with one dimension crossed with the others.
+
+    The samples are put in groups of neighbours in the crossed dimension. In each other
+    dimension, the samples of a group come from different parts of about sqrt(S) strata.
+
+    Returns:
+        [B, S, L] int32.
+    """
+    levels, ties, order = (seeds.fold_in_each(image_seeds, i) for i in range(3))
+    count = tf.cast(num_samples, tf.float32)
+    side = tf.cast(tf.math.ceil(tf.sqrt(count)), tf.int32)
+    groups = -(-num_samples // side)
+    level = tf.argsort(seeds.uniform(levels, [groups, side, dimensions]), axis=2)
+    level = tf.reshape(level, [-1, groups * side, dimensions])[:, :num_samples]
+    tie = seeds.uniform(ties, [num_samples, dimensions])
+    rank = tf.argsort(tf.cast(level, tf.float32) + tie, axis=1)
+    stratum = tf.argsort(rank, axis=1)  # The inverse permutation.
+    neighbours = tf.range(num_samples)[None, :, None]
+    stratum = tf.where(tf.range(dimensions) == crossed, neighbours, stratum)
+    shuffled = tf.argsort(seeds.uniform(order, [num_samples]), axis=1)  # [B, S]
+    return tf.gather(stratum, shuffled, axis=1, batch_dims=1)
 
 
 def of_mixture(
