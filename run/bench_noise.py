@@ -47,6 +47,16 @@ def midpoints(n: int, size: int, rng: np.random.Generator) -> np.ndarray:
     return (strata(n, size, rng) + 0.5) / n
 
 
+def crossed(n: int, size: int, rng: np.random.Generator) -> np.ndarray:
+    """Latin hypercube of random points, the last dimension crossed with the others."""
+    side = int(np.ceil(np.sqrt(n)))
+    levels = np.argsort(rng.random((-(-n // side), side, size)), axis=1)
+    levels = levels.reshape(-1, size)[:n]
+    ranks = np.argsort(np.argsort(levels + rng.random((n, size)), axis=0), axis=0)
+    ranks[:, -1] = np.arange(n)
+    return (ranks + rng.random((n, size))) / n
+
+
 def mirrored(n: int, size: int, rng: np.random.Generator) -> np.ndarray:
     """Latin hypercube of random points, in pairs z and -z."""
     half = n // 2
@@ -75,6 +85,10 @@ def normal(points: np.ndarray) -> np.ndarray:
     return special.ndtri(points.clip(1e-9, 1 - 1e-9)).astype(np.float32)
 
 
+def without_last(noise: np.ndarray) -> np.ndarray:
+    return noise * (np.arange(noise.shape[1]) < noise.shape[1] - 1)
+
+
 def to_unit_variance(noise: np.ndarray) -> np.ndarray:
     spread = np.sqrt(np.square(noise).mean(axis=0))
     return noise / np.where(spread > 0, spread, 1)
@@ -83,8 +97,10 @@ def to_unit_variance(noise: np.ndarray) -> np.ndarray:
 WAYS = {
     "independent": lambda n, d, rng: rng.standard_normal((n, d)).astype(np.float32),
     "Latin hypercube, random points": lambda *a: normal(random_points(*a)),
+    "the same, last dimension crossed": lambda *a: normal(crossed(*a)),
     "Latin hypercube, mirrored pairs": lambda *a: normal(mirrored(*a)),
     "Latin hypercube, midpoints": lambda *a: normal(midpoints(*a)),
+    "the same, last dimension at 0": lambda *a: without_last(normal(midpoints(*a))),
     "midpoints of unit variance": lambda *a: to_unit_variance(normal(midpoints(*a))),
     "Sobol, scrambled": lambda *a: normal(sobol(*a)),
     "lattice, shifted": lambda *a: normal(lattice(*a)),

@@ -8,7 +8,7 @@ import tensorflow as tf
 from helpers import tiny
 from scipy import special, stats
 
-from tf_probunet import models, noise, seeds
+from tf_probunet import models, seeds
 from tf_probunet.config import ModelConfig
 from tf_probunet.models import f_comb, losses
 
@@ -270,7 +270,7 @@ def test_outlines_are_drawn_from_the_networks_probabilities(model, batch):
     np.testing.assert_allclose(marked, probability, atol=0.012)
     mean = special.softmax(logits, axis=-1)[..., 1].mean(axis=1)
     np.testing.assert_allclose(mean, probability, atol=0.006)
-    # Nothing of it is learned, and the cross-entropy sees the probabilities as they are.
+    # Nothing of it is learned, and the losses see the probabilities as they are.
     assert len(outlined.trainable_variables) == len(model.trainable_variables)
     posterior = outlined.posterior(**batch)
     kl = np.asarray(losses.kl_per_dimension(posterior, prior))
@@ -282,21 +282,3 @@ def test_outlines_are_drawn_from_the_networks_probabilities(model, batch):
         logits=model.decode(features, z)[:, 0], labels=batch["labels"]
     )
     np.testing.assert_allclose(terms["cross_entropy"], np.mean(nats), rtol=1e-5)
-
-
-def test_the_energy_distance_sees_the_outlines_that_users_get(batch):
-    config = dataclasses.replace(
-        CONFIG, outline_stddev=1.7, energy_weight=1.0, elbo_weight=0.0, energy_samples=5
-    )
-    model, seed = models.build(config, seed=5), seeds.root(3)
-    found = model.objective(batch, seed)["energy_distance"]
-    image_seeds = seeds.per_image(seeds.fold_in(seed, 1), 3)
-    drawn = noise.stratified(image_seeds, 5, 3)
-    assert np.abs(drawn[..., 2]).min() > 0  # The last number moves the outline.
-    prior = model.prior(batch["image"])
-    z = prior.mean()[:, None] + prior.stddev()[:, None] * drawn
-    distances = losses.energy_distance(
-        probabilities=tf.nn.softmax(model.decode(model.features(batch["image"]), z)),
-        labels=batch["labels"][:, None],
-    )
-    np.testing.assert_allclose(found, np.mean(distances), rtol=1e-5)

@@ -138,7 +138,7 @@ class ProbUNet(SegmentationModel):
     def _logits(self, features: tf.Tensor, z: tf.Tensor) -> tf.Tensor:
         """Returns the logits for given latents, whose outlines are the most probable.
 
-        The cross-entropy uses these: it takes the probabilities as they are.
+        The losses use these: they take the probabilities as they are.
         """
         z = z[..., : self.config.num_latents]
         if self._late:
@@ -211,7 +211,7 @@ class ProbUNet(SegmentationModel):
     def energy_samples(
         self, shared: tuple[tf.Tensor, Latents], seed: tf.Tensor
     ) -> tf.Tensor:
-        """Decodes latents drawn from the prior, as `sample` does: [B, S, H, W, K].
+        """Decodes latents drawn from the prior: [B, S, H, W, K] logits.
 
         Each component of a mixture has the same number of samples, so that
         `energy_weights` has a gradient. S is then rounded up to a multiple of it.
@@ -224,7 +224,7 @@ class ProbUNet(SegmentationModel):
         count, size = self.config.energy_samples, self.num_latents
         if not latent.is_mixture(prior):
             z = draw(image_seeds, count, size)
-            return self.decode(features, latent.from_noise(prior, z))
+            return self._logits(features, latent.from_noise(prior, z))
         components = self.config.prior_components
         each = -(-count // components)
         parts = prior.components_distribution
@@ -234,7 +234,7 @@ class ProbUNet(SegmentationModel):
             * draw(seeds.fold_in_each(image_seeds, k), each, size)
             for k in range(components)
         ]
-        return self.decode(features, tf.concat(z, axis=1))
+        return self._logits(features, tf.concat(z, axis=1))
 
     def energy_weights(self, shared: tuple[tf.Tensor, Latents]) -> tf.Tensor | None:
         """Returns the weights of a mixture's components, shared by their samples."""
