@@ -33,9 +33,9 @@ def draw(
         image_seeds: int32[B, 2].
         num_samples: S, the number of samples per image.
         dimensions: L, the dimensions of the latent space.
-        minor: a dimension that matters less. It stays at 0 in sets of midpoints, because
-            a few samples represent the distribution better without it. In larger
-            stratified sets it is crossed with the others.
+        minor: a dimension that matters less. It stays at 0 in sets of midpoints: a few
+            samples represent the distribution better without it. In larger stratified
+            sets it is crossed with the others.
 
     Returns:
         [B, S, L] float32.

@@ -358,8 +358,8 @@ def _lidc_limits(config: Config, dataset: dict[str, Any]) -> str:
     if spacing is None and preparation.get("format") == "png_slices":
         limits.append(
             "Pixels have the scan's own size, which is not recorded. "
-            f"`run/predict.py` assumes {NATIVE_LIDC_MM:g} mm. Images that say they have "
-            "pixels smaller by more than a tenth, or larger than "
+            f"`run/predict.py` assumes {NATIVE_LIDC_MM:g} mm. Images that say they "
+            "have pixels smaller by more than a tenth, or larger than "
             f"{COARSEST_LIDC_MM:g} mm, are resampled."
         )
     elif spacing is None:
