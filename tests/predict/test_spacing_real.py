@@ -12,6 +12,7 @@ from tf_probunet.imaging import dicom
 from tf_probunet.imaging.crop_config import CropConfig
 from tf_probunet.imaging.input_image import InputImage
 from tf_probunet.imaging.resampling import resample
+from tf_probunet.predict import prediction
 from tf_probunet.predict.config import PredictConfig
 from tf_probunet.predict.prediction import predict_image
 from tf_probunet.preparation.lidc import (
@@ -87,3 +88,10 @@ def test_resampling_to_a_typical_pixel_size_helps(lesions, spacing_mm, least_gai
     known, unknown = _energy_distances(model, lesions, spacing_mm)
     print(f"{spacing_mm}: {known:.3f} resampled, {unknown:.3f} as it is")
     assert unknown - known > least_gain
+
+
+def test_enlarging_coarse_pixels_would_not_help(lesions, monkeypatch):
+    model = saved_model.load(pretrained.model_path())
+    monkeypatch.setattr(prediction, "COARSEST_LIDC_MM", 0.77)
+    enlarged, left_alone = _energy_distances(model, lesions, 0.9)
+    assert enlarged > left_alone + 0.01
