@@ -9,8 +9,6 @@ from helpers import saved_models
 from scipy import stats
 
 import tf_probunet as pu
-from tf_probunet import noise
-from tf_probunet import seeds as tf_seeds
 from tf_probunet.dataset import records
 from tf_probunet.evaluation import sources
 
@@ -31,22 +29,18 @@ def test_samples_are_those_that_are_scored(lidc, lesion):
 
 
 @pytest.mark.parametrize("num_samples", [2, 16])
-def test_stratified_samples_are_those_of_the_prior_and_the_noise(
+def test_stratified_samples_are_spread_over_the_areas_of_many(
     lidc, lesion, num_samples
 ):
     seeds = [5, 9]
     batch = np.stack([lesion, lesion[::-1]])[..., None]
     samples = lidc.sample(batch, num_samples, seed=seeds, sampling="stratified")
-    for image, seed, found in zip(batch, seeds, samples):
-        prior = lidc.prior(image)
-        image_seed = tf_seeds.fold_in(tf_seeds.root(seed), 0)
-        drawn = noise.draw("stratified", image_seed[None], num_samples, 7, 6)[0].numpy()
-        # In each dimension every stratum has one sample, but in that of the outline.
-        strata = np.floor(stats.norm.cdf(drawn[:, :6]) * num_samples)
-        found_strata = np.sort(strata, axis=0).T
-        np.testing.assert_array_equal(found_strata, [np.arange(num_samples)] * 6)
-        expected = lidc.decode(image, prior.mean + prior.stddev * drawn)
-        np.testing.assert_array_equal(found, expected)
+    many = lidc.sample(batch, 1024, seed=2)
+    for found, all_areas in zip(samples.sum(axis=(2, 3)), many.sum(axis=(2, 3))):
+        ends = np.quantile(all_areas, np.arange(num_samples + 1) / num_samples)
+        slack = 0.1 * np.ptp(all_areas)  # The strata are those of 128 candidates.
+        assert (np.sort(found) >= ends[:-1] - slack).all()
+        assert (np.sort(found) <= ends[1:] + slack).all()
     mean = lidc.mean(batch, num_samples, seed=seeds, sampling="stratified")
     maps = lidc.probabilities(batch, num_samples, seed=seeds, sampling="stratified")
     np.testing.assert_allclose(mean.probabilities, maps.mean(axis=1), atol=1e-6)

@@ -46,6 +46,7 @@ def test_assets_say_what_the_model_is(run, saved_model):
             "prior",
             "serving_default",
             "stratified",
+            "stratified_latents",
         ],
         "default_samples": 16,
         "max_samples": None,

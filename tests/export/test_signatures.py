@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 from helpers import run_dirs
 
-from tf_probunet import noise, seeds
+from tf_probunet import seeds
 from tf_probunet.export.signatures import Signatures, image_seeds, segmentations
 
 IMAGE = run_dirs.images(2, 8, 6, 1)
@@ -42,12 +42,13 @@ def test_sample_is_the_models_sample(model, functions):
     [{}, {"injection": "start"}, {"fixed_prior": True}, {"name": "image2image_vae"}],
 )
 @pytest.mark.parametrize("num_samples", [3, 17])
-def test_stratified_samples_decode_stratified_noise(settings, num_samples):
-    functions = Signatures(run_dirs.tiny_model(**settings)).functions()
-    prior = functions["prior"](IMAGE)
-    size = prior["mean"].shape[1]
-    drawn = noise.draw("stratified", _per_image(4, 9), num_samples, size)
-    z = prior["mean"][:, None] + prior["stddev"][:, None] * drawn
+def test_stratified_samples_decode_stratified_latents(settings, num_samples):
+    model = run_dirs.tiny_model(**settings)
+    functions = Signatures(model).functions()
+    z = functions["stratified_latents"](IMAGE, num_samples, [4, 9])["z"]
+    prior, features = model.prior(IMAGE), model.features(IMAGE)
+    drawn = model.stratified_latents(features, prior, num_samples, _per_image(4, 9))
+    np.testing.assert_allclose(z, drawn, atol=1e-5)
     expected = functions["decode"](IMAGE, z)
     outputs = functions["stratified"](IMAGE, num_samples, [4, 9])
     for name in ("labels", "probabilities"):
@@ -187,6 +188,7 @@ NAN_IMAGE = np.where(IMAGE == IMAGE.max(), np.nan, IMAGE)
         ("mean", (IMAGE, -1), "num_samples is -1"),
         ("log_likelihood", (IMAGE, LABELS, 0), "num_samples is 0"),
         ("stratified", (IMAGE, 0), "num_samples is 0, expected at least 1"),
+        ("stratified_latents", (IMAGE, 0), "num_samples is 0, expected at least 1"),
         ("sample", (IMAGE, 2, [1, 2, 3]), "3 seeds for 2 images"),
         ("posterior", (IMAGE, LABELS[:, :, :4]), "shape [2 8 4], expected [2 8 6]"),
         ("posterior", (IMAGE, LABELS + 1), "labels have values other than 0 to 1"),
@@ -292,6 +294,7 @@ def test_maps_of_a_frame_are_background_around_what_is_seen(
     "name, others",
     [
         ("prior", ()),
+        ("stratified_latents", (3, [4, 9])),
         ("features", ()),
         ("posterior", (FRAME_LABELS,)),
         ("log_likelihood", (FRAME_LABELS, 3, 5)),

@@ -10,7 +10,7 @@ from scipy import special, stats
 
 from tf_probunet import models, seeds
 from tf_probunet.config import ModelConfig
-from tf_probunet.models import f_comb, losses
+from tf_probunet.models import f_comb, losses, prob_unet, spread
 
 CONFIG = tiny.network()
 
@@ -80,6 +80,43 @@ def test_samples_are_decoded_draws_from_the_prior(model, batch):
         z = prior.mean()[i] + prior.stddev()[i] * noise
         expected = model.f_comb(features[i : i + 1], z[None])[0]
         np.testing.assert_allclose(samples[i], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("num_samples, candidates", [(3, 129), (16, 128)])
+@pytest.mark.parametrize("compared", [64, 16])
+def test_a_stratified_set_is_chosen_among_stratified_latents(
+    model, batch, monkeypatch, num_samples, candidates, compared
+):
+    monkeypatch.setattr(prob_unet, "_MAX_COMPARED_PIXELS", compared)
+    prior, features = model.prior(batch["image"]), model.features(batch["image"])
+    image_seeds = seeds.per_image(seeds.root(7), 3)
+    z = model.sample_latents(prior, candidates, image_seeds, "stratified")
+    logits = model.decode(features, z).numpy()
+    marked = logits[..., 1] > logits[..., 0]  # [B, C, H, W]
+    if compared == 16:
+        marked = marked[:, :, 1::2, 1::2]
+    assert 0.1 < marked.mean() < 0.9
+    flat = marked.reshape(3, candidates, compared).astype(np.float32)
+    places = spread.choose(flat, num_samples, image_seeds)
+    expected = tf.gather(z, places, axis=1, batch_dims=1)
+    found = model.stratified_latents(features, prior, num_samples, image_seeds)
+    np.testing.assert_array_equal(found, expected)
+    drawn = model.sample(batch["image"], num_samples, image_seeds, "stratified")
+    np.testing.assert_allclose(drawn, model.decode(features, found), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "changes, num_samples",
+    [({}, 1), ({}, 130), ({"num_classes": 3}, 4), ({"injection": "start"}, 4)],
+)
+def test_where_nothing_is_chosen_the_latents_are_stratified(
+    batch, changes, num_samples
+):
+    model = models.build(dataclasses.replace(CONFIG, **changes), seed=5)
+    prior, features = model.prior(batch["image"]), model.features(batch["image"])
+    expected = model.sample_latents(prior, num_samples, seeds.root(7), "stratified")
+    found = model.stratified_latents(features, prior, num_samples, seeds.root(7))
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_latents_have_the_priors_moments(model, batch):

@@ -125,6 +125,9 @@ class Signatures:
         def posterior(image, labels):
             return call("posterior", image, labels)
 
+        def stratified_latents(image, num_samples=number, seed=zero):
+            return call("stratified_latents", image, num_samples, seed)
+
         def decode(image, z):
             return call("decode", image, z)
 
@@ -147,6 +150,7 @@ class Signatures:
             functions.update(
                 prior=_function(prior, image),
                 posterior=_function(posterior, image, labels),
+                stratified_latents=_function(stratified_latents, image, count, seed),
                 decode=_function(decode, image, z),
                 log_likelihood=_function(log_likelihood, image, labels, count, seed),
             )
@@ -209,6 +213,18 @@ class Signatures:
         image = self._checked_image(image)
         labels = self._checked_labels(image, labels)
         return _moments(self.model.posterior(image=image, labels=labels))
+
+    def _stratified_latents(self, image, num_samples, seed):
+        """The latents of the samples that `stratified` gives."""
+        image = self._checked_image(image)
+        num_samples, image_seeds = _checked_draw(image, num_samples, seed)
+        z = self.model.stratified_latents(
+            self.model.features(image),
+            self.model.prior(image),
+            num_samples,
+            image_seeds,
+        )
+        return {"z": z}
 
     def _decode(self, image, z):
         image = self._checked_image(image)

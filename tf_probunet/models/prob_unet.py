@@ -13,7 +13,7 @@ from tensorflow_probability import distributions as tfd
 
 from tf_probunet import noise, seeds
 from tf_probunet.config import SAMPLINGS, ModelConfig
-from tf_probunet.models import latent, losses
+from tf_probunet.models import latent, losses, spread
 from tf_probunet.models.base import (
     Batch,
     SegmentationModel,
@@ -24,6 +24,9 @@ from tf_probunet.models.blocks import Initializers, merged
 from tf_probunet.models.f_comb import FComb, chunk_size, decode_in_chunks
 from tf_probunet.models.latent import GaussianEncoder, Latents, MixtureEncoder
 from tf_probunet.models.unet import UNetCore
+
+# Candidates for a stratified set are compared at no more than so many pixels.
+_MAX_COMPARED_PIXELS = 2**15
 
 
 class ProbUNet(SegmentationModel):
@@ -261,10 +264,51 @@ class ProbUNet(SegmentationModel):
     ) -> tf.Tensor:
         """Draws latents from the prior and decodes them: [B, S, H, W, K] logits.
 
-        `sampling` is one of `samplings`; see `noise.draw`.
+        `sampling` is one of `samplings`.
         """
-        z = self.sample_latents(self.prior(image), num_samples, seed, sampling)
-        return self.decode_in_chunks(self.features(image), z)
+        features, prior = self.features(image), self.prior(image)
+        if sampling == "independent":
+            z = self.sample_latents(prior, num_samples, seed)
+        else:
+            z = self.stratified_latents(features, prior, num_samples, seed)
+        return self.decode_in_chunks(features, z)
+
+    def stratified_latents(
+        self,
+        features: tf.Tensor,
+        prior: Latents,
+        num_samples: int | tf.Tensor,
+        seed: tf.Tensor,
+    ) -> tf.Tensor:
+        """Draws latents whose samples are spread over the distribution.
+
+        They are spread over the prior (see `noise.draw`). If f_comb is all that runs
+        for a sample, and there is one class besides the background, they are chosen
+        among more latents by what they show (see `spread.choose`).
+
+        Args:
+            features: what `features` returned for the images.
+            prior: of the images.
+            num_samples: S.
+            seed: int32[2] or int32[B, 2].
+
+        Returns:
+            [B, S, L].
+        """
+        if not self._late or self.config.num_classes != 2:
+            return self.sample_latents(prior, num_samples, seed, "stratified")
+        image_seeds = seeds.per_image(seed, tf.shape(features)[0])
+        each = spread.candidates_each(num_samples)
+        z = self.sample_latents(prior, each * num_samples, image_seeds, "stratified")
+
+        def chosen() -> tf.Tensor:
+            logits = self.decode_in_chunks(_some_pixels(features), z)
+            marked = tf.cast(logits[..., 1] > logits[..., 0], tf.float32)
+            flat = tf.reshape(marked, [*tf.unstack(tf.shape(z)[:2]), -1])  # [B, C, P]
+            places = spread.choose(flat, num_samples, image_seeds)
+            return tf.gather(z, places, axis=1, batch_dims=1)
+
+        return tf.cond(each > 1, chosen, lambda: z)
 
     def sample_latents(
         self,
@@ -350,3 +394,11 @@ class ProbUNet(SegmentationModel):
         if not self._late:
             return tf.constant(1)  # Each sample runs a whole U-Net; more gain nothing.
         return chunk_size(features)
+
+
+def _some_pixels(features: tf.Tensor) -> tf.Tensor:
+    """Takes every n-th pixel of large feature maps [B, H, W, F] in each direction."""
+    height, width = tf.unstack(tf.cast(tf.shape(features)[1:3], tf.float32))
+    n = tf.cast(tf.math.ceil(tf.sqrt(height * width / _MAX_COMPARED_PIXELS)), tf.int32)
+    taken = features[:, n // 2 :: n, n // 2 :: n]
+    return tf.ensure_shape(taken, [None, None, None, features.shape[-1]])

@@ -192,12 +192,19 @@ def draw_latent_sets(
     Returns:
         [S, L] float32, the sets one after the other.
     """
-    seen = _reduced(image, model.size_divisor)
-    prior = model.call("prior", seen[None], about=about)
-    size = latents.dimensions(prior)
-    minor = model.network.outline_latent
-    drawn = [latents.draw_noise(n, size, seed, way, minor) for way, n in sets]
-    return latents.from_noise(prior, np.concatenate(drawn))[0]
+    seen = _reduced(image, model.size_divisor)[None]
+    prior = model.call("prior", seen, about=about)
+
+    def drawn(way: str, count: int) -> np.ndarray:
+        # Older exports spread the samples over the prior alone.
+        if way == "stratified" and model.has("stratified_latents"):
+            found = model.call("stratified_latents", seen, count, [seed], about=about)
+            return found["z"][0]
+        size, minor = latents.dimensions(prior), model.network.outline_latent
+        noise = latents.draw_noise(count, size, seed, way, minor)
+        return latents.from_noise(prior, noise)[0]
+
+    return np.concatenate([drawn(*one) for one in sets])
 
 
 def _reduced(image: np.ndarray, divisor: int) -> np.ndarray:
