@@ -86,7 +86,8 @@ def train(settings: Settings, steps: int, seed: int) -> dict[str, float]:
                 labels=tf.repeat(labels[:, None], 8, axis=1),
             )
             loss = settings.energy * tf.reduce_mean(distances)
-            loss += settings.modes * losses.mode_divergence(**maps)
+            divergence = losses.mode_divergence(**maps)
+            loss += settings.modes * (divergence + losses.undecided_switches(**maps))
             loss += weight * tf.reduce_mean(nats)
         weights = f_comb.trainable_variables
         optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights))

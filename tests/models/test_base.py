@@ -104,15 +104,16 @@ def test_the_loss_has_the_switched_distance_and_segmentation_of_samples(golden):
         ignore_label=255,
         class_balance=0.5,
     )
-    divergence = losses.mode_divergence(
-        probabilities=tf.nn.softmax(samples),
-        labels=labels,
-        ignore_label=255,
-        sample_weights=weights,
-    )
+    flips = {
+        "probabilities": tf.nn.softmax(samples),
+        "labels": labels,
+        "ignore_label": 255,
+        "sample_weights": weights,
+    }
     expected = {
         "energy_distance": float(tf.reduce_mean(distance)),
-        "mode_divergence": float(divergence),
+        "mode_divergence": float(losses.mode_divergence(**flips)),
+        "undecided": float(losses.undecided_switches(**flips)),
         "segmentation": float(tf.reduce_mean(nats)),
     }
     for name, value in expected.items():
@@ -120,7 +121,8 @@ def test_the_loss_has_the_switched_distance_and_segmentation_of_samples(golden):
     alone = golden.on_energy(**{**own, "energy_weight": 0.0, "class_balance": 0.5})
     own_loss = float(alone.build(1).objective(batch, seeds.root(3))["loss"])
     total = own_loss + 100 * expected["energy_distance"]
-    total += 3.0 * expected["mode_divergence"] + 0.25 * expected["segmentation"]
+    total += 3.0 * (expected["mode_divergence"] + expected["undecided"])
+    total += 0.25 * expected["segmentation"]
     assert float(terms["loss"]) == pytest.approx(total, rel=1e-4)
 
 
@@ -145,12 +147,12 @@ def test_with_pooled_input_the_loss_is_that_of_a_smaller_image(name):
         logits = pooled.sample(batch["image"], 1, seeds.root(0))
         nats = pooled.grader_cross_entropy(logits, batch)
         own = found["loss"] - found["segmentation"] - found["energy_distance"]
-        own -= found["mode_divergence"]
+        own -= found["mode_divergence"] + found["undecided"]
         assert float(own) == pytest.approx(float(tf.reduce_mean(nats)), rel=1e-4)
         return
     expected = plain.objective(small, seeds.root(3))
     # Each small pixel stands for four.
-    times = {"energy_distance": 1.0, "mode_divergence": 1.0}
+    times = dict.fromkeys(["energy_distance", "mode_divergence", "undecided"], 1.0)
     assert set(found) == set(expected) > {"segmentation", *times}
     for term in set(found) - {"loss"}:
         value = times.get(term, 4.0) * float(expected[term])
@@ -184,6 +186,7 @@ def test_strided_samples_are_scored_at_one_pixel_of_each_square(pooling):
     expected = {
         "energy_distance": tf.reduce_mean(losses.switched_energy_distance(**maps)),
         "mode_divergence": losses.mode_divergence(**maps),
+        "undecided": losses.undecided_switches(**maps),
         "segmentation": step**2 * tf.reduce_mean(nats),  # A pixel stands for a square.
     }
     for term, value in expected.items():

@@ -468,19 +468,66 @@ def test_mode_divergence_of_soft_roads_by_hand():
         )
         expected = (shares[0] - p) * (shares[1] - p) / (p * (1 - p))
         assert float(found) == pytest.approx(expected, rel=1e-6)
-    alone = losses.mode_divergence(
-        probabilities=tf.constant(probabilities[:, :1]), **settings
+    for loss in (losses.mode_divergence, losses.undecided_switches):
+        alone = loss(probabilities=tf.constant(probabilities[:, :1]), **settings)
+        assert float(alone) == 0.0  # A single sample has no pair.
+
+
+@pytest.mark.parametrize("weights", [None, [[0.25, 0.75], [0.5, 0.5]]])
+def test_undecided_switches_lack_the_variance_of_whole_flips(weights):
+    # Roads are in both images, sidewalks in one, the others in none.
+    labels = np.array([[[0, 1]], [[0, 2]]])
+    roads = np.array([[0.0, 0.3], [0.6, 1.0]])  # The part that each sample flips.
+    sidewalks = np.array([0.2, 0.9])
+    probabilities = np.zeros([2, 2, 1, 2, 24])
+    probabilities[:, :, 0, 0, 0], probabilities[:, :, 0, 0, 23] = 1 - roads, roads
+    probabilities[0, :, 0, 1, 1], probabilities[0, :, 0, 1, 19] = (
+        1 - sidewalks,
+        sidewalks,
     )
-    assert float(alone) == 0.0  # A single sample has no pair.
+    probabilities[1, :, 0, 1, 2] = 1.0
+    found = losses.undecided_switches(
+        probabilities=tf.constant(probabilities),
+        labels=tf.constant(labels, tf.int32),
+        epsilon=1e-12,
+        sharpness=1.0,
+        sample_weights=None if weights is None else tf.constant(weights, tf.float64),
+    )
+    w = np.full([2, 2], 0.5) if weights is None else np.array(weights)
+    expected = 0.0
+    for p, flips, own in ((4 / 17, roads, w), (8 / 17, sidewalks, w[0])):
+        f, own = flips.ravel(), own.ravel()
+        shares = own[:, None] * own * ~np.eye(len(f), dtype=bool)
+        variance = (shares * (f[:, None] - f) ** 2 / 2).sum() / shares.sum()
+        expected += (1 - variance / (p * (1 - p))) ** 2
+    assert float(found) == pytest.approx(expected, rel=1e-6)
 
 
-def test_gradient_of_the_mode_divergence_is_the_finite_difference():
+def test_whole_flips_are_decided_and_equal_parts_are_not():
+    rng = np.random.default_rng(14)
+    p = np.array([8, 7, 6, 5, 4]) / 17
+    labels = tf.constant(np.tile(_OLD, (500, 1, 1)), tf.int32)
+    flips = rng.random((500, 1, 1, 5)) < p
+    whole = tf.one_hot(np.where(flips, _NEW, _OLD), 24, dtype=tf.float64)
+    settings = {"labels": labels, "epsilon": 1e-12, "sharpness": 1.0}
+    found = losses.undecided_switches(probabilities=whole, **settings)
+    assert float(found) < 0.1
+    parts = (1 - p)[:, None] * tf.one_hot(_OLD, 24, dtype=tf.float64)
+    parts += p[:, None] * tf.one_hot(_NEW, 24, dtype=tf.float64)
+    equal = {"probabilities": tf.tile(parts[None, None, None], [500, 1, 1, 1, 1])}
+    found = losses.undecided_switches(**equal, **settings)
+    assert float(found) == pytest.approx(5.0)
+    assert float(losses.mode_divergence(**equal, **settings)) == pytest.approx(0.0)
+
+
+@pytest.mark.parametrize("loss", [losses.mode_divergence, losses.undecided_switches])
+def test_gradients_of_losses_on_flips_are_the_finite_differences(loss):
     rng = np.random.default_rng(13)
     labels = tf.constant([[[0, 1, 255]], [[13, 1, 23]]])
     logits = tf.constant(rng.normal(size=(2, 2, 1, 3, 24)))
 
     def divergence(logits):
-        return losses.mode_divergence(
+        return loss(
             probabilities=tf.nn.softmax(logits), labels=labels, ignore_label=255
         )
 

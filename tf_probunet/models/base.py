@@ -74,8 +74,8 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
 
         The loss is the sum of the model's own loss, weighted by `elbo_weight`, the
         energy distance between samples and graders, weighted by `energy_weight`, the
-        error of the presence, and two terms of the switched task. A part with a weight
-        of 0 is not computed.
+        error of the presence, and three terms of the switched task, two of them
+        weighted by `mode_weight`. A part with a weight of 0 is not computed.
 
         Args:
             batch: images and labels.
@@ -97,6 +97,7 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
             "energy_distance": (config.energy_weight, self._energy_distance),
             "presence": (config.presence_weight, self._presence),
             "mode_divergence": (config.mode_weight, self._mode_divergence),
+            "undecided": (config.mode_weight, self._undecided),
             "segmentation": (config.segmentation_weight, self._segmentation),
         }
         if any(weight for weight, _ in on_samples.values()):
@@ -145,12 +146,24 @@ class SegmentationModel(tf.keras.Model, abc.ABC):
         self, logits: tf.Tensor, weights: tf.Tensor | None, batch: Batch
     ) -> tf.Tensor:
         """Returns the divergence of the modes in samples [B, S, H, W, K]."""
-        return losses.mode_divergence(
-            probabilities=tf.nn.softmax(logits),
-            labels=self._at_size(grader_maps(batch), logits)[:, 0],
-            ignore_label=self.config.ignore_label,
-            sample_weights=weights,
-        )
+        return losses.mode_divergence(**self._switched(logits, weights, batch))
+
+    def _undecided(
+        self, logits: tf.Tensor, weights: tf.Tensor | None, batch: Batch
+    ) -> tf.Tensor:
+        """Returns how undecided the switches are in samples [B, S, H, W, K]."""
+        return losses.undecided_switches(**self._switched(logits, weights, batch))
+
+    def _switched(
+        self, logits: tf.Tensor, weights: tf.Tensor | None, batch: Batch
+    ) -> dict[str, Any]:
+        """Returns the arguments of the losses on the flips of samples."""
+        return {
+            "probabilities": tf.nn.softmax(logits),
+            "labels": self._at_size(grader_maps(batch), logits)[:, 0],
+            "ignore_label": self.config.ignore_label,
+            "sample_weights": weights,
+        }
 
     def _segmentation(
         self, logits: tf.Tensor, weights: tf.Tensor | None, batch: Batch

@@ -522,8 +522,8 @@ def mode_divergence(
 
     A soft sample gives some of the pixels of a class to the old class and some to the
     new one. Then f = new^k / (old^k + new^k), where k is the sharpness. Samples that
-    flip half of a class can have the right moments too: the energy distance, not this
-    term, makes them decide.
+    all flip the same part of a class can have the right moments too: see
+    `undecided_switches`.
 
     Args:
         probabilities: [B, S, H, W, 24], those of the samples.
@@ -537,22 +537,82 @@ def mode_divergence(
     Returns:
         A scalar, 0 if there is only one sample.
     """
+    u, present = _flips(probabilities, labels, ignore_label, epsilon, sharpness)
+    u *= present
+    pairs = tf.reduce_prod(1.0 + u[:, None] * u, axis=-1) - 1.0  # [B S, B S]
+    shares = _pair_weights(u, sample_weights)
+    return tf.math.divide_no_nan(tf.reduce_sum(shares * pairs), tf.reduce_sum(shares))
+
+
+def undecided_switches(
+    *,
+    probabilities: tf.Tensor,
+    labels: tf.Tensor,
+    ignore_label: int | None = None,
+    epsilon: float = 1e-3,
+    sharpness: float = 3.0,
+    sample_weights: tf.Tensor | None = None,
+) -> tf.Tensor:
+    """Returns how far the samples are from flipping each class wholly or not at all.
+
+    Samples that flip the same part p of a class have a `mode_divergence` of 0, but
+    their flips do not vary. With the numbers u of `mode_divergence`, this is
+
+        sum_i (1 - v_i)^2,   v_i = mean of (u_i - u'_i)^2 / 2 over pairs of samples,
+
+    where v, the variance of u, is 1 for whole flips with the right probability.
+
+    Args:
+        probabilities: as all others as in `mode_divergence`.
+        labels: likewise.
+        ignore_label: likewise.
+        epsilon: likewise.
+        sharpness: likewise.
+        sample_weights: likewise.
+
+    Returns:
+        A scalar. A switch does not count if fewer than two samples show its class.
+    """
+    u, present = _flips(probabilities, labels, ignore_label, epsilon, sharpness)
+    both = present[:, None] * present  # [B S, B S, 5]
+    shares = _pair_weights(u, sample_weights)[..., None] * both
+    total = tf.reduce_sum(shares, axis=[0, 1])  # [5]
+    apart = tf.reduce_sum(shares * tf.square(u[:, None] - u) / 2, axis=[0, 1])
+    missing = tf.square(1.0 - tf.math.divide_no_nan(apart, total))
+    return tf.reduce_sum(tf.where(total > 0, missing, 0.0))
+
+
+def _flips(
+    probabilities: tf.Tensor,
+    labels: tf.Tensor,
+    ignore_label: int | None,
+    epsilon: float,
+    sharpness: float,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns the u of `mode_divergence` for all samples of a batch.
+
+    Returns:
+        [B S, 5], and 1 where the image has the class of the switch, [B S, 5].
+    """
     dtype, num_switches = probabilities.dtype, cityscapes_labels.NUM_SWITCHES
     _, sizes, hits = _switch_counts(probabilities, labels, ignore_label)
     old, new = tf.split(tf.math.log(hits + epsilon / 2), 2, axis=-1)  # [B, S, 5]
     share = tf.sigmoid(sharpness * (new - old))
     p = tf.constant([float(s.probability) for s in cityscapes_labels.SWITCHES], dtype)
-    present = tf.cast(sizes[..., :num_switches] > 0, dtype)  # [B, 1, 5]
-    u = present * (share - p) / tf.sqrt(p * (1.0 - p))
-    u = tf.reshape(u, [-1, num_switches])  # [B S, 5]
-    pairs = tf.reduce_prod(1.0 + u[:, None] * u, axis=-1) - 1.0  # [B S, B S]
+    u = (share - p) / tf.sqrt(p * (1.0 - p))
+    present = tf.cast(sizes[..., :num_switches] > 0, dtype) * tf.ones_like(u)
+    flat = [-1, num_switches]
+    return tf.reshape(u, flat), tf.reshape(present, flat)
+
+
+def _pair_weights(u: tf.Tensor, sample_weights: tf.Tensor | None) -> tf.Tensor:
+    """Returns the weights [N, N] of all pairs of different samples."""
     if sample_weights is None:
         weights = tf.ones_like(u[:, 0])
     else:
         weights = tf.reshape(sample_weights, [-1])
     shares = weights[:, None] * weights
-    shares = tf.linalg.set_diag(shares, tf.zeros_like(weights))
-    return tf.math.divide_no_nan(tf.reduce_sum(shares * pairs), tf.reduce_sum(shares))
+    return tf.linalg.set_diag(shares, tf.zeros_like(weights))
 
 
 def _switch_counts(
