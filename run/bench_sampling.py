@@ -63,7 +63,7 @@ def concatenated(f_comb, features, z):
     return x[None]
 
 
-def bench_samples(model, sample, image) -> float:
+def bench_samples(model, sample, stratified, image) -> float:
     """Prints the ratios at 16 and 100 samples; returns the difference of the forms."""
     import tensorflow as tf
 
@@ -75,6 +75,7 @@ def bench_samples(model, sample, image) -> float:
     functions = {
         "trunk": lambda: trunk(image),
         "passes": lambda: [sample(image, 1, seed) for seed in range(16)],
+        "stratified": lambda: stratified(image, 16),
     }
     for n in (1, 16, 100):
         functions[n] = lambda n=n: sample(image, n)
@@ -86,7 +87,9 @@ def bench_samples(model, sample, image) -> float:
         f"16 samples {ms[16]:.0f} ms, 16 full passes {ms['passes']:.0f} ms: "
         f"{ms['passes'] / ms[16]:.1f}x\n"
         f"100 samples {ms[100]:.0f} ms, trunk (U-Net and prior) {ms['trunk']:.0f} ms: "
-        f"one more sample costs {more:.2f} ms, {more / ms['trunk']:.1%} of the trunk"
+        f"one more sample costs {more:.2f} ms, {more / ms['trunk']:.1%} of the trunk\n"
+        f"16 stratified samples, of 128 candidates: {ms['stratified']:.0f} ms, "
+        f"{ms['stratified'] / ms[16]:.1f}x of 16 independent ones"
     )
     for n in (16, 100):
         both = ms["split", n], ms["joined", n]
@@ -132,9 +135,10 @@ def main() -> int:
 
     size = cli.FLAGS.image_size
     model = models.build(ModelConfig(base_channels=cli.FLAGS.base_channels))
-    sample = signatures.Signatures(model).functions()["sample"]
+    functions = signatures.Signatures(model).functions()
+    sample, stratified = functions["sample"], functions["stratified"]
     image = tf.random.stateless_uniform([1, size, size, 1], [0, 0])
-    difference = bench_samples(model, sample, image)
+    difference = bench_samples(model, sample, stratified, image)
     bench_batches(sample, image)
     bench_process(model, sample, size)
     print(f"largest difference of the two forms of f_comb: {difference:.1e}")

@@ -310,7 +310,8 @@ class ModelConfig(Checked):
     mode_weight: float = field(
         0.0,
         "switched task: weight of the chi-squared divergence between the frequencies "
-        "of the 32 modes in these samples and their probabilities; 0 to leave it out",
+        "of the 32 modes in these samples and their probabilities, and of what samples "
+        "leave undecided; 0 to leave both out",
         at_least=0,
     )
     class_balance: float = field(

@@ -107,10 +107,10 @@ class Predictor:
             seed: a whole number; image b of a batch is drawn with `seed + b`. Or a
                 sequence with a number for each image.
             sampling: "independent" as in the paper; or "stratified" for a model with
-                latents: fewer samples then represent the distribution as well. From 2
-                to 15 stratified samples are nodes of a quadrature rule; from 16 on,
-                each is a draw from the model. Sets are not nested: the first 4 of 16
-                are not a stratified set.
+                latents: fewer samples then represent the distribution as well. Each of
+                2 to 15 stratified samples stands for a part of the distribution; from
+                16 on, each is a draw from the model. Sets are not nested: the first 4
+                of 16 are not a stratified set.
 
         Returns:
             Label maps [S, H, W], or [B, S, H, W] for a batch, uint8.
