@@ -553,9 +553,9 @@ def undecided_switches(
     sharpness: float = 3.0,
     sample_weights: tf.Tensor | None = None,
 ) -> tf.Tensor:
-    """Returns how far the samples are from flipping each class wholly or not at all.
+    """Returns the variance that the samples' flips lack.
 
-    Samples that flip the same part p of a class have a `mode_divergence` of 0, but
+    Samples that all flip the same part p of a class have a `mode_divergence` of 0, but
     their flips do not vary. With the numbers u of `mode_divergence`, this is
 
         sum_i (1 - v_i)^2,   v_i = mean of (u_i - u'_i)^2 / 2 over pairs of samples,
@@ -563,12 +563,12 @@ def undecided_switches(
     where v, the variance of u, is 1 for whole flips with the right probability.
 
     Args:
-        probabilities: as all others as in `mode_divergence`.
-        labels: likewise.
-        ignore_label: likewise.
-        epsilon: likewise.
-        sharpness: likewise.
-        sample_weights: likewise.
+        probabilities: this and all others as in `mode_divergence`.
+        labels: of the images.
+        ignore_label: pixels with this label do not count.
+        epsilon: a number of pixels.
+        sharpness: of the flips.
+        sample_weights: [B, S], or None for equal weights.
 
     Returns:
         A scalar. A switch does not count if fewer than two samples show its class.

@@ -24,10 +24,10 @@ def choose(
     """Chooses a set that is spread over the candidates' areas.
 
     The candidates are put in S groups of neighbours by their area, and each group gives
-    one sample. Of a small group of samples (see `noise.RANDOM_FROM`) this is the
-    candidate with the largest mean IoU with its group. Larger sets take the same place,
-    drawn at random, in each group. Every candidate is then chosen with the same
-    probability, so that frequencies are unbiased.
+    one sample. In sets of fewer than `noise.RANDOM_FROM` samples, it is the candidate
+    with the largest mean IoU with its group. Larger sets take the same place, drawn at
+    random, in each group. Every candidate is then chosen with the same probability, so
+    that frequencies are unbiased.
 
     Args:
         marked: [B, C, P] float32, 1 where a candidate marks a pixel, otherwise 0. C is
