@@ -9,6 +9,7 @@ from helpers import saved_models
 from scipy import stats
 
 import tf_probunet as pu
+from tf_probunet.artifacts import saved_model
 from tf_probunet.dataset import records
 from tf_probunet.evaluation import sources
 
@@ -35,12 +36,23 @@ def test_stratified_samples_are_spread_over_the_areas_of_many(
     seeds = [5, 9]
     batch = np.stack([lesion, lesion[::-1]])[..., None]
     samples = lidc.sample(batch, num_samples, seed=seeds, sampling="stratified")
-    many = lidc.sample(batch, 1024, seed=2)
-    for found, all_areas in zip(samples.sum(axis=(2, 3)), many.sum(axis=(2, 3))):
-        ends = np.quantile(all_areas, np.arange(num_samples + 1) / num_samples)
-        slack = 0.1 * np.ptp(all_areas)  # The strata are those of 128 candidates.
-        assert (np.sort(found) >= ends[:-1] - slack).all()
-        assert (np.sort(found) <= ends[1:] + slack).all()
+    loaded = saved_model.load(lidc.path)
+    for image, seed, found in zip(batch, seeds, samples):
+        seen = image[None, 32:96, 32:96].astype(np.float32) / 255
+        latents = loaded.call(
+            "stratified_latents", seen, num_samples, [seed], about="x"
+        )
+        np.testing.assert_array_equal(found, lidc.decode(image, latents["z"][0]))
+    # Sorted by area, they are near the quantiles of many samples.
+    many = lidc.sample(lesion, 1024, seed=2).sum(axis=(1, 2))
+    middles = np.quantile(many, (np.arange(num_samples) + 0.5) / num_samples)
+    copies = np.stack([lesion] * 20)[..., None]
+    off = {}
+    for sampling in ("independent", "stratified"):
+        drawn = lidc.sample(copies, num_samples, seed=0, sampling=sampling)
+        areas = np.sort(drawn.sum(axis=(2, 3)), axis=1)
+        off[sampling] = np.abs(areas - middles).mean()
+    assert off["stratified"] < 0.5 * off["independent"]
     mean = lidc.mean(batch, num_samples, seed=seeds, sampling="stratified")
     maps = lidc.probabilities(batch, num_samples, seed=seeds, sampling="stratified")
     np.testing.assert_allclose(mean.probabilities, maps.mean(axis=1), atol=1e-6)
