@@ -21,7 +21,7 @@ DATA_BENCHES := $(addprefix run/bench_,noise.py preparation.py representatives.p
 help:
 	@echo "make setup     create the virtual environment; the other targets do so if needed"
 	@echo "make demo      train, evaluate and export a model on phantom data (minutes)"
-	@echo "make compare   train all models alike on phantom data and print a table (35 minutes)"
+	@echo "make compare   train all models alike on phantom data and print a table"
 	@echo "make test      lint and the tests"
 	@echo "make test-all  all tests, including the slow ones"
 	@echo "make test-lanes  models of one lane in the other, with both environments"
