@@ -285,6 +285,12 @@ def test_outlines_are_drawn_where_there_are_latents():
         ModelConfig(name="m_heads", outline_stddev=1.7)
 
 
+@pytest.mark.parametrize("settings", [{"name": "unet"}, {"injection": "start"}])
+def test_features_are_averaged_where_samples_share_them(settings):
+    with pytest.raises(ValueError, match="average_symmetries is True, expected False"):
+        ModelConfig(average_symmetries=True, **settings)
+
+
 @pytest.mark.parametrize("name", ["outline_stddev", "presence_weight"])
 def test_what_needs_a_background_is_refused_for_the_switched_task(name):
     with pytest.raises(ValueError, match=f"{name} is 1.7, expected 0 for the switched"):

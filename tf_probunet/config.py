@@ -19,6 +19,8 @@ from tf_probunet.models import registry
 TASKS = ("plain", "switched")
 # How the samples of an image are drawn; see docs/evaluation.md.
 SAMPLINGS = ("independent", "stratified")
+# The settings of a model that only its samples depend on, not its training.
+SAMPLING_SETTINGS = ("outline_stddev", "average_symmetries")
 # The pixel size that is assumed for LIDC-IDRI slices that keep the size of their scan,
 # which is between 0.46 mm and the second number.
 NATIVE_LIDC_MM = 0.7
@@ -338,6 +340,12 @@ class ModelConfig(Checked):
         at_least=0,
         at_most=1.8,
     )
+    average_symmetries: bool = field(
+        False,
+        "prob_unet: in samples, average the U-Net's features over the eight symmetries "
+        "of the square. It is for images without an upper and a lower side, and makes "
+        "the U-Net eight times as expensive; training does not change",
+    )
     learned: str = field(
         "all",
         "which weights learn: all, or those of the posterior net alone, to fit it to a "
@@ -487,6 +495,12 @@ class ModelConfig(Checked):
             raise ValueError(
                 f"outline_stddev is {self.outline_stddev}, expected 0: {self.name} has "
                 "no latents"
+            )
+        late = (self.name, self.injection) == ("prob_unet", "end")
+        if self.average_symmetries and not late:
+            raise ValueError(
+                "average_symmetries is True, expected False unless the model is "
+                "prob_unet, with injection at the end"
             )
         if self.learned == "posterior":
             self._check_posterior_learns()

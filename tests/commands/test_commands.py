@@ -151,14 +151,19 @@ def test_export(call, replaced, capsys, flag, function):
     if function != "export_again":
         settings["checkpoint"] = "last"
     if function != "export_ensemble":
-        settings["outline_stddev"] = None
+        settings["sampling"] = {}
     assert export.kwargs == settings
     assert capsys.readouterr().out == "SavedModel: out\n"
 
 
-def test_export_of_unets_with_drawn_outlines(call):
-    with pytest.raises(ValueError, match="U-Nets takes no --outline_stddev"):
-        call("export", "--members=a", "--out_dir=out", "--outline_stddev=1.7")
+@pytest.mark.parametrize("flag", ["--outline_stddev=1.7", "--average_symmetries"])
+def test_export_of_another_way_to_sample(call, replaced, flag):
+    export = replaced("export.export.export_run", "out")
+    call("export", "--run_dir=a", "--out_dir=out", flag)
+    name, value = flag[2:].split("=") if "=" in flag else (flag[2:], True)
+    assert export.kwargs["sampling"] == {name: float(value)}
+    with pytest.raises(ValueError, match=f"U-Nets takes no --{name}"):
+        call("export", "--members=a", "--out_dir=out", flag)
 
 
 def test_export_of_two_things(call):

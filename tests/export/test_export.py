@@ -395,9 +395,25 @@ def test_an_export_whose_weights_do_not_fit_its_network_is_refused(framed, tmp_p
     assert not (tmp_path / "out").exists()
 
 
+def test_a_trained_model_takes_up_averaged_features(run, results, tmp_path):
+    sampling = {"average_symmetries": True}
+    path = export.export_run(run, tmp_path / "averaged", sampling=sampling)
+    model, image = load(path), run_dirs.images(1, 8, 8, 1)
+    z = np.array([[[0.3, -0.2]]], np.float32)
+    found, turned = (
+        model.call("decode", x, z, about="x")["probabilities"]
+        for x in (image, np.rot90(image, axes=(1, 2)))
+    )
+    np.testing.assert_allclose(turned, np.rot90(found, axes=(2, 3)), atol=1e-6)
+    assert "over eight symmetries" in SavedModelDir(path).asset("README.md").read_text()
+    with pytest.raises(ValueError, match="average_symmetries is False, expected True"):
+        export.export_run(run, tmp_path / "x", results=results, sampling=sampling)
+
+
 def test_a_trained_model_takes_up_drawn_outlines(run, saved_model, results, tmp_path):
-    drawn = export.export_run(run, tmp_path / "drawn", outline_stddev=1.5)
-    again = export.export_again(saved_model, tmp_path / "again", outline_stddev=1.5)
+    sampling = {"outline_stddev": 1.5}
+    drawn = export.export_run(run, tmp_path / "drawn", sampling=sampling)
+    again = export.export_again(saved_model, tmp_path / "again", sampling=sampling)
     plain = load(saved_model)
     image = run_dirs.images(1, 8, 8, 1)
     z = np.array([[[0.3, -0.2]]], np.float32)
@@ -410,4 +426,4 @@ def test_a_trained_model_takes_up_drawn_outlines(run, saved_model, results, tmp_
         assert SavedModelDir(path).describe().num_latents == 3
         assert not SavedModelDir(path).asset("scores.json").exists()
     with pytest.raises(ValueError, match="outline_stddev is 0.0, expected 1.5"):
-        export.export_run(run, tmp_path / "x", results=results, outline_stddev=1.5)
+        export.export_run(run, tmp_path / "x", results=results, sampling=sampling)

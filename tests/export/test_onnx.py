@@ -43,7 +43,10 @@ def test_a_saved_model_as_onnx_samples_the_same(tmp_path, made):
     assert description["difference"] == difference
 
 
-@pytest.mark.parametrize("changes", [{"num_classes": 3}, {"name": "image2image_vae"}])
+@pytest.mark.parametrize(
+    "changes",
+    [{"num_classes": 3}, {"name": "image2image_vae"}, {"average_symmetries": True}],
+)
 def test_other_networks_are_converted_too(changes):
     source = _source(run_dirs.tiny_model(**changes))
     assert onnx.compare(onnx.convert(source.model, 8), source, 8) <= onnx.TOLERANCE

@@ -21,6 +21,7 @@ NOISE = np.random.default_rng(3).normal(size=(1, 5, 2)).astype(np.float32)
 CASES = {
     "three_classes": {"num_classes": 3},
     "latents_at_the_start": {"name": "image2image_vae"},
+    "averaged_features": {"average_symmetries": True},
 }
 
 

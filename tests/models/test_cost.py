@@ -51,6 +51,12 @@ def test_prob_unet_by_hand():
     cheaper = cost.cost(pooled, 4, 4)
     assert cheaper.multiply_adds(1) == found.multiply_adds(1) - saved
     assert cheaper.parameters == found.parameters
+    # Seven more runs of the U-Net; its head is f_comb, which runs as often as before.
+    averaged = dataclasses.replace(TINY, latent_dim=3, average_symmetries=True)
+    dearer = cost.cost(averaged, 4, 4)
+    unet = 2496 - 3 * 16 * 2 * 2
+    assert dearer.multiply_adds(16) == found.multiply_adds(16) + 7 * unet
+    assert dearer.parameters == found.parameters
 
 
 def test_samples_that_share_nothing_cost_as_much_as_the_first():

@@ -285,6 +285,24 @@ def test_the_energy_distance_teaches_the_weights_of_a_mixture(batch):
     assert np.abs(tape.gradient(loss, bias).numpy()[-3:]).min() > 0
 
 
+def test_features_averaged_over_the_symmetries_of_the_square(model, batch):
+    config = dataclasses.replace(CONFIG, average_symmetries=True)
+    averaged = models.build(config, seed=5)
+    image = np.random.default_rng(0).normal(size=[2, 8, 12, 1]).astype(np.float32)
+    expected = []
+    for turns in range(4):
+        for step in (1, -1):
+            turned = np.rot90(image, turns, axes=(1, 2))[:, ::step]
+            features = model.unet(turned.copy()).numpy()[:, ::step]
+            expected.append(np.rot90(features, -turns, axes=(1, 2)))
+    found = averaged.features(image).numpy()
+    np.testing.assert_allclose(found, np.mean(expected, axis=0), atol=1e-6)
+    assert np.abs(found - expected[0]).max() > 0.01  # The U-Net is not symmetric.
+    # What is learned stays the same.
+    terms, plain = (m.objective(batch, seeds.root(3)) for m in (averaged, model))
+    np.testing.assert_array_equal(terms["loss"], plain["loss"])
+
+
 def test_outlines_are_drawn_from_the_networks_probabilities(model, batch):
     config = dataclasses.replace(CONFIG, outline_stddev=1.7)
     outlined = models.build(config, seed=5)

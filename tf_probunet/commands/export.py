@@ -8,12 +8,14 @@ The second command combines U-Nets with different seeds: n samples are n members
 third writes the SavedModel of an earlier version in the layout of this version. With
 --results, the model card shows the scores that run/evaluate.py gave an earlier export.
 --outline_stddev=1.7 lets the samples of a trained Probabilistic U-Net draw their
-outlines from its probabilities.
+outlines from its probabilities. --average_symmetries averages its features over the
+eight symmetries of the square.
 """
 
 from absl import flags
 
 from tf_probunet.commands import cli
+from tf_probunet.config import SAMPLING_SETTINGS
 
 flags.DEFINE_string("run_dir", None, "a run of run/train.py")
 flags.DEFINE_string("members", None, "pattern of the runs of an ensemble, in quotes")
@@ -27,6 +29,12 @@ flags.DEFINE_float(
     "outline_stddev",
     None,
     "how samples draw their outlines (docs/models.md); by default as in the training",
+)
+flags.DEFINE_bool(
+    "average_symmetries",
+    None,
+    "average features over the symmetries of the square (docs/models.md); by default "
+    "as in the training",
 )
 flags.DEFINE_bool("overwrite", False, "replace the SavedModel in --out_dir")
 REQUIRED = ["out_dir"]
@@ -43,14 +51,16 @@ def main() -> None:
 
     out_dir, checkpoint = flags_.out_dir, flags_.checkpoint
     settings = {"results": flags_.results or None, "overwrite": flags_.overwrite}
-    if flags_.members and flags_.outline_stddev is not None:
-        raise ValueError("an ensemble of U-Nets takes no --outline_stddev")
+    values = {name: flags_[name].value for name in SAMPLING_SETTINGS}
+    sampling = {name: value for name, value in values.items() if value is not None}
+    if flags_.members and sampling:
+        raise ValueError(f"an ensemble of U-Nets takes no --{next(iter(sampling))}")
     if flags_.members:
         path = export.export_ensemble(
             flags_.members, out_dir, checkpoint=checkpoint, **settings
         )
     else:
-        settings["outline_stddev"] = flags_.outline_stddev
+        settings["sampling"] = sampling
         if flags_.saved_model:
             path = export.export_again(flags_.saved_model, out_dir, **settings)
         else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,7 +24,7 @@ from tf_probunet.artifacts.saved_model_dir import (
     SavedModelDir,
     write_assets,
 )
-from tf_probunet.config import Config, read_config
+from tf_probunet.config import SAMPLING_SETTINGS, Config, read_config
 from tf_probunet.export.model_card import model_card, read_scores
 from tf_probunet.export.signatures import Signatures
 from tf_probunet.imaging import windows
@@ -87,7 +87,7 @@ def export_run(
     *,
     checkpoint: str = "best",
     results: files.Path | None = None,
-    outline_stddev: float | None = None,
+    sampling: Mapping[str, Any] | None = None,
     overwrite: bool = False,
 ) -> pathlib.Path:
     """Writes the model of a run as a SavedModel.
@@ -98,7 +98,7 @@ def export_run(
         checkpoint: "best" by validation, or "last".
         results: an evaluation of an earlier export of the same weights, for the model
             card.
-        outline_stddev: replaces that of the configuration, unless it is None.
+        sampling: values that replace some of the `SAMPLING_SETTINGS`.
         overwrite: replace an existing SavedModel.
 
     Returns:
@@ -107,7 +107,7 @@ def export_run(
     Raises:
         FileNotFoundError: there is no run, no checkpoint in it, or no results.
         ValueError: `out_dir` exists already, the results are of another model, or the
-            model can't draw outlines.
+            model can't sample in this way.
     """
     directory = RunDir(pathlib.Path(run_dir))
     model = directory.load_model(checkpoint)
@@ -117,7 +117,7 @@ def export_run(
         validation=directory.best_score() if checkpoint == "best" else None,
         history=directory.history(),
     )
-    origin = _outlined(model, origin, outline_stddev)
+    origin = _changed(model, origin, sampling)
     return _save(model, origin, out_dir, results, overwrite)
 
 
@@ -174,7 +174,7 @@ def export_again(
     out_dir: files.Path,
     *,
     results: files.Path | None = None,
-    outline_stddev: float | None = None,
+    sampling: Mapping[str, Any] | None = None,
     overwrite: bool = False,
 ) -> pathlib.Path:
     """Writes the model of a SavedModel as this version exports it.
@@ -184,8 +184,8 @@ def export_again(
         out_dir: where to write.
         results: an evaluation of the same weights, for the model card. Without it the
             scores of the earlier card are kept.
-        outline_stddev: replaces that of the configuration, unless it is None. The
-            scores of the earlier card are then left out.
+        sampling: values that replace some of the `SAMPLING_SETTINGS`. The scores of
+            the earlier card are then left out.
         overwrite: replace an existing SavedModel.
 
     Returns:
@@ -194,12 +194,12 @@ def export_again(
     Raises:
         FileNotFoundError: there is no SavedModel, or there are no results.
         ValueError: the SavedModel is damaged or does not fit this version, `out_dir`
-            exists already, the results are of another model, or the model can't draw
-            outlines.
+            exists already, the results are of another model, or the model can't sample
+            in this way.
     """
     directory = SavedModelDir(saved_model)
     described, scores = directory.describe(), None
-    if outline_stddev is None and directory.asset(SCORES_NAME).is_file():
+    if not sampling and directory.asset(SCORES_NAME).is_file():
         scores = files.read_json(directory.asset(SCORES_NAME), "scores")
     origin = _Origin(
         read_config(directory.asset(CONFIG_NAME)),
@@ -210,17 +210,17 @@ def export_again(
         scores=scores,
     )
     model = load_model(described)
-    origin = _outlined(model, origin, outline_stddev)
+    origin = _changed(model, origin, sampling)
     return _save(model, origin, out_dir, results, overwrite)
 
 
-def _outlined(
-    model: SegmentationModel, origin: _Origin, outline_stddev: float | None
+def _changed(
+    model: SegmentationModel, origin: _Origin, sampling: Mapping[str, Any] | None
 ) -> _Origin:
-    """Sets how a model draws its outlines, which no weight depends on."""
-    if outline_stddev is None:
+    """Sets how a model samples, which no weight depends on."""
+    if not sampling:
         return origin
-    model.config = dataclasses.replace(model.config, outline_stddev=outline_stddev)
+    model.config = dataclasses.replace(model.config, **sampling)
     config = dataclasses.replace(origin.config, model=model.config)
     return dataclasses.replace(origin, config=config)
 
@@ -394,12 +394,14 @@ def _scores_of(model: SegmentationModel, results: files.Path) -> dict[str, Any]:
             f"{results}: holds the scores of {scored.path}, which has other weights "
             "than the model to export, expected those of the same run and checkpoint"
         )
-    drawn = scored.describe().network.outline_stddev
-    if drawn != model.config.outline_stddev:
-        raise ValueError(
-            f"{results}: holds the scores of {scored.path}, whose outline_stddev is "
-            f"{drawn}, expected {model.config.outline_stddev}"
-        )
+    network = scored.describe().network
+    for name in SAMPLING_SETTINGS:
+        found, expected = getattr(network, name), getattr(model.config, name)
+        if found != expected:
+            raise ValueError(
+                f"{results}: holds the scores of {scored.path}, whose {name} is "
+                f"{found}, expected {expected}"
+            )
     return scores
 
 

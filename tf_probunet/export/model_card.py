@@ -208,6 +208,8 @@ def _network(config: Config, metadata: dict[str, Any]) -> str:
     text += "default" if model.beta is None else f"{model.beta:g}"
     if model.outline_stddev:
         text += f", outlines drawn with a deviation of {model.outline_stddev:g} nats"
+    if model.average_symmetries:
+        text += ", features averaged over eight symmetries"
     if model.latent_pooling > 1:
         text += f", prior and posterior see means of {model.latent_pooling} x "
         text += f"{model.latent_pooling} pixels"

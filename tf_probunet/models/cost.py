@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from tf_probunet import models
 from tf_probunet.config import ModelConfig
-from tf_probunet.models import registry
+from tf_probunet.models import registry, symmetry
 from tf_probunet.models.blocks import channels
 
 # Members of the ensemble in the table, as in the paper's comparison with 16 samples.
@@ -22,7 +22,7 @@ NUM_MEMBERS = 16
 class Conv:
     """A convolution: kernel size, channels in and out, and pixels of its output.
 
-    A product whose weights are not learned but computed has no parameters.
+    A product whose weights are computed, or counted elsewhere, has no parameters.
     """
 
     kernel: int
@@ -138,7 +138,11 @@ def _prob_unet_cost(config: ModelConfig, size: tuple[int, int]) -> Cost:
         return Cost(prior, network, posterior)
     # f_comb's first convolution splits: W [f, z] = W_f f + W_z z.
     shift = Conv(1, latent, width, 1, has_bias=False)
-    trunk = [*_unet(config, image, size), *prior, first]
+    unet = _unet(config, image, size)
+    trunk = [*unet, *prior, first]
+    if config.average_symmetries:
+        again = [dataclasses.replace(layer, is_learned=False) for layer in unet]
+        trunk += (symmetry.NUM_SYMMETRIES - 1) * again
     return Cost(trunk, [shift, *rest], posterior)
 
 

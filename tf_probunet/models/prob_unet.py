@@ -13,7 +13,7 @@ from tensorflow_probability import distributions as tfd
 
 from tf_probunet import noise, seeds
 from tf_probunet.config import SAMPLINGS, ModelConfig
-from tf_probunet.models import latent, losses, spread
+from tf_probunet.models import latent, losses, spread, symmetry
 from tf_probunet.models.base import (
     Batch,
     SegmentationModel,
@@ -108,10 +108,15 @@ class ProbUNet(SegmentationModel):
     def features(self, image: tf.Tensor) -> tf.Tensor:
         """Computes what all samples of an image have in common.
 
-        This is the U-Net's last feature map [B, H, W, F]. If the latent enters at the
-        start of the U-Net, nothing can be shared, and the image itself is returned.
+        This is the U-Net's last feature map [B, H, W, F], which `average_symmetries`
+        averages. If the latent enters at the start of the U-Net, nothing can be shared,
+        and the image itself is returned.
         """
-        return self.unet(image) if self._late else image
+        if not self._late:
+            return image
+        if self.config.average_symmetries:
+            return symmetry.mean(self.unet, image)
+        return self.unet(image)
 
     def decode(self, features: tf.Tensor, z: tf.Tensor) -> tf.Tensor:
         """Returns the segmentations for given latents (Eq. 2).
