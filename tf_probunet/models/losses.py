@@ -217,7 +217,10 @@ def geco(
     """Moves the multiplier of a constraint, which should be at most 0, after a step.
 
         average    <- 0.99 average + 0.01 constraint
-        multiplier <- multiplier exp(0.01 average / scale), within 0.001 to 1000
+        multiplier <- multiplier exp(0.001 average / scale), within 0.001 to 1000
+
+    It moves slowly: at the start of a training the constraint is many times its scale,
+    and a multiplier that follows at once leaves the rest of the loss without a weight.
 
     Args:
         constraint: of the step.
@@ -229,7 +232,7 @@ def geco(
         The average and the multiplier after the step.
     """
     average = 0.99 * average + 0.01 * constraint
-    multiplier = multiplier * tf.exp(0.01 * average / scale)
+    multiplier = multiplier * tf.exp(0.001 * average / scale)
     return average, tf.clip_by_value(multiplier, 1e-3, 1e3)
 
 
