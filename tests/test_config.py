@@ -291,6 +291,25 @@ def test_features_are_averaged_where_samples_share_them(settings):
         ModelConfig(average_symmetries=True, **settings)
 
 
+@pytest.mark.parametrize(
+    ("settings", "fits"),
+    [
+        ({"flip": True}, True),  # By default, images are turned by any angle.
+        ({"flip": False}, False),
+        ({"flip": True, "rotation_degrees": 90}, False),
+        ({"flip": True, "rotation_degrees": 0, "quarter_turns": True}, True),
+        ({"rotation_degrees": 0, "quarter_turns": True}, False),
+    ],
+)
+def test_features_are_averaged_if_training_showed_all_symmetries(settings, fits):
+    sections = ModelConfig(average_symmetries=True), AugmentationConfig(**settings)
+    if fits:
+        assert Config(sections[0], augmentation=sections[1]).model.average_symmetries
+        return
+    with pytest.raises(ValueError, match="not trained on turned and mirrored images"):
+        Config(sections[0], augmentation=sections[1])
+
+
 @pytest.mark.parametrize("name", ["outline_stddev", "presence_weight"])
 def test_what_needs_a_background_is_refused_for_the_switched_task(name):
     with pytest.raises(ValueError, match=f"{name} is 1.7, expected 0 for the switched"):

@@ -708,6 +708,11 @@ class AugmentationConfig(Checked):
             or self.quarter_turns
         )
 
+    @property
+    def shows_symmetries(self) -> bool:
+        """Whether images are turned and mirrored in all eight ways."""
+        return self.flip and (self.quarter_turns or self.rotation_degrees >= 180)
+
 
 @dataclasses.dataclass(frozen=True)
 class TrainingConfig(Checked):
@@ -811,6 +816,12 @@ class Config:
                     f"{name} is {getattr(model, name)}, expected 0: the task is "
                     f"{self.data.task!r}, not 'switched'"
                 )
+        if model.average_symmetries and not self.augmentation.shows_symmetries:
+            raise ValueError(
+                "average_symmetries is True, expected False for a network that was not "
+                "trained on turned and mirrored images: flip, and rotation_degrees=180 "
+                "or quarter_turns"
+            )
         divisor = self.model.size_divisor
         pooled = ""
         for name in ("input_pooling", "latent_pooling"):

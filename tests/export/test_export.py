@@ -14,7 +14,7 @@ from helpers import run_dirs, tiny
 from tf_probunet.artifacts import checksums
 from tf_probunet.artifacts.saved_model import load
 from tf_probunet.artifacts.saved_model_dir import SavedModelDir
-from tf_probunet.config import Config, DataConfig
+from tf_probunet.config import AugmentationConfig, Config, DataConfig
 from tf_probunet.evaluation import evaluate, sources
 from tf_probunet.export import export
 from tf_probunet.export.signatures import Signatures
@@ -395,9 +395,13 @@ def test_an_export_whose_weights_do_not_fit_its_network_is_refused(framed, tmp_p
     assert not (tmp_path / "out").exists()
 
 
-def test_a_trained_model_takes_up_averaged_features(run, results, tmp_path):
-    sampling = {"average_symmetries": True}
-    path = export.export_run(run, tmp_path / "averaged", sampling=sampling)
+def test_a_trained_model_takes_up_averaged_features(
+    run, results, tmp_path, phantom_dir
+):
+    sampling, mirrored = {"average_symmetries": True}, tmp_path / "mirrored"
+    data = DataConfig(crop_size=16, eval_size=0)
+    run_dirs.make_run(mirrored, phantom_dir, data, AugmentationConfig(flip=True))
+    path = export.export_run(mirrored, tmp_path / "averaged", sampling=sampling)
     model, image = load(path), run_dirs.images(1, 8, 8, 1)
     z = np.array([[[0.3, -0.2]]], np.float32)
     found, turned = (
@@ -407,7 +411,10 @@ def test_a_trained_model_takes_up_averaged_features(run, results, tmp_path):
     np.testing.assert_allclose(turned, np.rot90(found, axes=(2, 3)), atol=1e-6)
     assert "over eight symmetries" in SavedModelDir(path).asset("README.md").read_text()
     with pytest.raises(ValueError, match="average_symmetries is False, expected True"):
-        export.export_run(run, tmp_path / "x", results=results, sampling=sampling)
+        settings = {"results": results, "sampling": sampling}
+        export.export_run(mirrored, tmp_path / "x", **settings)
+    with pytest.raises(ValueError, match="not trained on turned and mirrored images"):
+        export.export_run(run, tmp_path / "x", sampling=sampling)
 
 
 def test_a_trained_model_takes_up_drawn_outlines(run, saved_model, results, tmp_path):

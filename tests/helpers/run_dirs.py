@@ -10,7 +10,7 @@ import tensorflow as tf
 from helpers import tiny
 
 from tf_probunet import files, models
-from tf_probunet.config import Config, DataConfig
+from tf_probunet.config import AugmentationConfig, Config, DataConfig
 from tf_probunet.dataset import records
 from tf_probunet.models.base import SegmentationModel
 from tf_probunet.training.run_dir import BEST_NAME, CheckpointStore, RunDir
@@ -33,12 +33,14 @@ def make_run(
     path: pathlib.Path,
     data_dir: pathlib.Path,
     data: DataConfig | None = None,
+    augmentation: AugmentationConfig | None = None,
     **changes: Any,
 ) -> SegmentationModel:
     """Writes a run of `tiny_model` with its best checkpoint; there is no last one."""
     model = tiny_model(**changes)
     data = data or DataConfig(crop_size=16, eval_size=16)
-    config = Config(model=model.config, data=data)
+    augmentation = augmentation or AugmentationConfig()
+    config = Config(model=model.config, data=data, augmentation=augmentation)
     run_dir = RunDir(path)
     run_dir.claim(config, records.read_info(data_dir))
     checkpoint = tf.train.Checkpoint(model=model)
