@@ -410,8 +410,8 @@ def test_a_trained_model_takes_up_averaged_features(
     )
     np.testing.assert_allclose(turned, np.rot90(found, axes=(2, 3)), atol=1e-6)
     assert "over eight symmetries" in SavedModelDir(path).asset("README.md").read_text()
+    settings = {"results": results, "sampling": sampling}
     with pytest.raises(ValueError, match="average_symmetries is False, expected True"):
-        settings = {"results": results, "sampling": sampling}
         export.export_run(mirrored, tmp_path / "x", **settings)
     with pytest.raises(ValueError, match="not trained on turned and mirrored images"):
         export.export_run(run, tmp_path / "x", sampling=sampling)
