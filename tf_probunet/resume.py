@@ -28,6 +28,11 @@ def parts_dir(out_dir: files.Path, settings: dict[str, Any]) -> pathlib.Path:
     return pathlib.Path(out_dir, _NAME, f"{salted_hash(text, 'parts'):016x}")
 
 
+def has_parts(out_dir: files.Path) -> bool:
+    """Whether an interrupted command has left parts below its output directory."""
+    return pathlib.Path(out_dir, _NAME).is_dir()
+
+
 def remove_parts(out_dir: files.Path, keep: pathlib.Path | None = None) -> None:
     """Removes the parts below an output directory.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import PIL.Image
 import pytest
@@ -27,11 +29,17 @@ def test_folder(tmp_path):
         with PIL.Image.open(tmp_path / "masks" / f"{name}_{grader}.png") as picture:
             assert picture.mode == "P"
             np.testing.assert_array_equal(np.asarray(picture), drawn)
-    (tmp_path / "images" / "mine.png").touch()
-    with pytest.raises(
-        ValueError, match="images: holds 1 other files, such as mine.pn"
-    ):
+    fundus_phantom.write(tmp_path, SMALL)
+    (tmp_path / "masks" / "mine.png").touch()
+    with pytest.raises(ValueError, match="masks: holds 1 other files, such as mine.pn"):
         fundus_phantom.write(tmp_path, SMALL)
+
+
+def test_another_seed_leaves_no_masks_behind(tmp_path):
+    other = dataclasses.replace(SMALL, seed=1)
+    fundus_phantom.write(tmp_path, other)
+    _, masks = fundus_phantom.write(tmp_path, SMALL)
+    assert masks == len(list((tmp_path / "masks").iterdir()))
 
 
 def test_graders_differ_in_number_and_in_what_they_see():

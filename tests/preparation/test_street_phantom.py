@@ -107,6 +107,15 @@ def test_a_scene_depends_on_its_name_and_the_seed_only(tmp_path):
     assert first == second != third
 
 
+def test_a_folder_with_other_scenes_is_refused(tmp_path):
+    size = {"height": 64, "width": 128}
+    street_phantom.write(tmp_path, images_per_city=2, **size)
+    (tmp_path / "gtFine/train/ulm/.a.1.tmp.png").touch()  # A killed run left it.
+    street_phantom.write(tmp_path, images_per_city=2, **size)
+    with pytest.raises(ValueError, match="gtFine: holds 8 other files.*_000001_00"):
+        street_phantom.write(tmp_path, images_per_city=1, **size)
+
+
 def test_no_scene_is_refused(tmp_path):
     with pytest.raises(ValueError, match="images_per_city is 0"):
         street_phantom.write(tmp_path, images_per_city=0)

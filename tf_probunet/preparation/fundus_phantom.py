@@ -8,6 +8,7 @@ and a grader follows one of them. If the cup is faint, some graders see none.
 from __future__ import annotations
 
 import pathlib
+from collections.abc import Container
 
 import numpy as np
 import PIL.Image
@@ -16,6 +17,7 @@ import scipy.ndimage
 from tf_probunet import files, locks
 from tf_probunet.config import FundusConfig
 from tf_probunet.hashing import salted_hash
+from tf_probunet.preparation import tree
 
 CLASS_NAMES = ("background", "disc", "cup")
 GRADERS = ("g1", "g2", "g3", "g4", "g5", "g6")
@@ -53,11 +55,13 @@ def write(out_dir: files.Path, config: FundusConfig | None = None) -> tuple[int,
         for number in range(1, config.num_patients + 1)
         for side in ("left", "right")
     ]
-    _refuse_others(root, names)
+    possible = [f"masks/{name}_{grader}.png" for name in names for grader in GRADERS]
+    tree.refuse_other_files(root, [*(f"images/{n}.png" for n in names), *possible])
     num_masks = 0
     for name in names:
         image, labels = draw(name, config)
         _save(root / "images" / f"{name}.png", PIL.Image.fromarray(image))
+        _remove_masks(root / "masks", name, keep=labels)
         for grader, drawn in labels.items():
             picture = PIL.Image.fromarray(drawn).convert("P")
             picture.putpalette(bytes(np.array(_COLORS, np.uint8)))
@@ -170,15 +174,11 @@ def _mixed(
     return picture + weight[..., None] * (np.array(color) - picture)
 
 
-def _refuse_others(root: pathlib.Path, names: list[str]) -> None:
-    """Refuses a folder that would then hold more than these pictures."""
-    there = (root / "images").glob("*") if (root / "images").is_dir() else ()
-    others = sorted(path.name for path in there if path.stem not in set(names))
-    if others:
-        raise ValueError(
-            f"{root / 'images'}: holds {len(others)} other files, such as {others[0]}, "
-            "expected a new folder"
-        )
+def _remove_masks(folder: pathlib.Path, name: str, keep: Container[str]) -> None:
+    """Removes the masks of an eye by other graders, which another seed has drawn."""
+    for grader in GRADERS:
+        if grader not in keep:
+            (folder / f"{name}_{grader}.png").unlink(missing_ok=True)
 
 
 def _save(path: pathlib.Path, picture: PIL.Image.Image) -> None:

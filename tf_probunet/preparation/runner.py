@@ -25,6 +25,8 @@ from tf_probunet.imaging.problem import Problem, reasons
 from tf_probunet.preparation import processes
 from tf_probunet.progress import Progress
 
+_REPORT_NAMES = ("report.json", "report.txt")
+
 
 @dataclasses.dataclass(frozen=True)
 class Unit:
@@ -33,22 +35,24 @@ class Unit:
     Attributes:
         name: a unique name, the same in every run.
         payload: the input of the processing function; picklable.
-        inputs: paths of all files that it reads. A part of an earlier run is used only
-            if none of them has changed since.
+        inputs: paths of all files that it reads.
+        content: what else decides the result, such as which file is whose mask. A part
+            of an earlier run is used only if neither this nor a file has changed since.
     """
 
     name: str
     payload: Any
     inputs: tuple[str, ...] = ()
+    content: str = ""
 
     @functools.cached_property
     def inputs_hash(self) -> str:
-        """A hash of the size and modification time of each input file.
+        """A hash of the content and of each input file's size and modification time.
 
         It is computed once, before any unit is processed, so a file that changes later
         does not match the part.
         """
-        lines = []
+        lines = [self.content] if self.content else []
         for path in self.inputs:
             try:
                 status = os.stat(path)
@@ -125,6 +129,7 @@ def run(
             with other settings, or another command is writing to it.
     """
     out_dir = pathlib.Path(out_dir)
+    _refuse_other_files(out_dir, ())
     _refuse_other_dataset(out_dir, spec, overwrite)
     files.remove_temporaries(out_dir)
     names = collections.Counter(unit.name for unit in units)
@@ -158,8 +163,8 @@ def run(
         out_dir, spec, by_split, examples_per_shard=examples_per_shard
     )
     report = _report(info, problems, counts)
-    files.write_json(out_dir / "report.json", report)
-    files.write_text(out_dir / "report.txt", report_text(report))
+    files.write_json(out_dir / _REPORT_NAMES[0], report)
+    files.write_text(out_dir / _REPORT_NAMES[1], report_text(report))
     resume.remove_parts(out_dir)
     if num_preview:
         # Imported here, because it needs TensorFlow and the workers do not.
@@ -169,16 +174,20 @@ def run(
     return report
 
 
-def check_out_dir(out_dir: files.Path, name: str, overwrite: bool) -> None:
+def check_out_dir(
+    out_dir: files.Path, name: str, overwrite: bool, written: Sequence[str] = ()
+) -> None:
     """Refuses an unusable output directory early, before hours of reading.
 
     Args:
         out_dir: where the data set will be written.
         name: of the data set.
         overwrite: whether another data set may be replaced.
+        written: names of the files that are written besides those of `run`.
 
     Raises:
-        ValueError: it holds a data set of another name, or one that can't be read.
+        ValueError: it holds a data set of another name, one that can't be read, or
+            files of these names that no preparation has written.
         OSError: it is a file, or may not be written to.
     """
     out_dir = pathlib.Path(out_dir)
@@ -187,6 +196,7 @@ def check_out_dir(out_dir: files.Path, name: str, overwrite: bool) -> None:
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(there))
     if not os.access(there, os.W_OK | os.X_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(there))
+    _refuse_other_files(out_dir, written)
     found = None if overwrite else _found_spec(out_dir)
     if found is not None and found.name != name:
         raise _other_dataset(out_dir, found)
@@ -219,6 +229,18 @@ def report_summary(report: dict[str, Any]) -> str:
         f"  dropped or in doubt, {reason}: {number}\n"
         for reason, number in short.items()
     )
+
+
+def _refuse_other_files(out_dir: pathlib.Path, written: Sequence[str]) -> None:
+    """Refuses to replace files that are not of a data set, or of its preparation."""
+    if (out_dir / records.INFO_NAME).exists() or resume.has_parts(out_dir):
+        return
+    for name in (*_REPORT_NAMES, *written):
+        if (out_dir / name).exists():
+            raise ValueError(
+                f"{out_dir / name}: exists, but there is no data set next to it; "
+                "expected another --out_dir"
+            )
 
 
 def _refuse_other_dataset(

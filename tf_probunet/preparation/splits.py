@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pathlib
 from collections.abc import Iterable, Mapping, Sequence
 
 from tf_probunet import files
@@ -15,6 +16,13 @@ SPLITS = ("train", "val", "test")
 PAPER_SIZES = {"train": 722, "val": 144, "test": 144}
 
 _SALT = "lidc split 1"
+
+
+def names_written(out_dir: files.Path, given: files.Path | None) -> tuple[str, ...]:
+    """Returns the name of the split file to write; none if it is the one given."""
+    path = pathlib.Path(out_dir, FILE_NAME)
+    same = given is not None and path.exists() and path.samefile(given)
+    return () if same else (FILE_NAME,)
 
 
 def assign(groups: Iterable[str], salt: str = _SALT) -> dict[str, list[str]]:

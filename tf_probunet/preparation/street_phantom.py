@@ -16,6 +16,7 @@ import PIL.ImageFilter
 from tf_probunet import files, locks
 from tf_probunet.dataset import cityscapes_labels
 from tf_probunet.hashing import salted_hash
+from tf_probunet.preparation import tree
 
 # Three of the training cities are the paper's validation cities.
 CITIES = {
@@ -112,13 +113,21 @@ def write(
         for city in cities
         for number in range(images_per_city)
     ]
-    for split, city, stem in stems:
+    root = pathlib.Path(out_dir)
+    paths = {
+        stem: (
+            f"leftImg8bit/{split}/{city}/{stem}_leftImg8bit.png",
+            f"gtFine/{split}/{city}/{stem}_gtFine_labelIds.png",
+        )
+        for split, city, stem in stems
+    }
+    tree.refuse_other_files(root, [path for pair in paths.values() for path in pair])
+    for stem, (image_path, labels_path) in paths.items():
         rng = np.random.default_rng(salted_hash(stem, f"street {seed}"))
         image, ids = draw_scene(rng, height, width)
-        root = pathlib.Path(out_dir)
-        _save(root / "leftImg8bit" / split / city / f"{stem}_leftImg8bit.png", image)
-        _save(root / "gtFine" / split / city / f"{stem}_gtFine_labelIds.png", ids)
-    return len(stems)
+        _save(root / image_path, image)
+        _save(root / labels_path, ids)
+    return len(paths)
 
 
 def _save(path: pathlib.Path, array: np.ndarray) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 import stat
+from collections.abc import Iterable
 
 from tf_probunet import files
 from tf_probunet.imaging.problem import Problem
@@ -25,6 +26,31 @@ def check_directory(root: files.Path) -> pathlib.Path:
             f"{root}: a file, expected a directory; unpack an archive first"
         )
     return root
+
+
+def refuse_other_files(root: pathlib.Path, names: Iterable[str]) -> None:
+    """Refuses folders that would hold more than the files that are written to them.
+
+    Temporary files of a killed run are removed.
+
+    Args:
+        root: where the folders are, if they exist.
+        names: paths of the files, as folder/.../name, relative to the root.
+
+    Raises:
+        ValueError: one of these folders holds others.
+    """
+    names = set(names)
+    for folder in sorted({root / name.partition("/")[0] for name in names}):
+        for directory, _, _ in os.walk(folder):
+            files.remove_temporaries(directory)
+        there = list_files(folder)[0] if folder.is_dir() else []
+        others = [name for name in there if f"{folder.name}/{name}" not in names]
+        if others:
+            raise ValueError(
+                f"{folder}: holds {len(others)} other files, such as {others[0]}, "
+                "expected a new folder"
+            )
 
 
 def list_files(

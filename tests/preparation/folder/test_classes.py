@@ -62,7 +62,7 @@ def test_palettes_are_read_as_the_table_knows_them(tmp_path):
     # 128 is the disc and blue is the cup.
     mask = RawMask(np.array([[128]]), np.array([[(0, 0, 255)]], np.uint8))
     with pytest.raises(
-        ValueError, match="m: the numbers of its palette and its colour"
+        ValueError, match="m: its values and its colours mean different"
     ):
         table.to_labels(mask, "m")
 

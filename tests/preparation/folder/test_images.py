@@ -89,6 +89,7 @@ DICOM = Look("hu", True, False, 0, 100)
         ([GREY, COLOR], Rule("uint8", 3)),
         ([DEEP, DEEP], Rule("percentiles", 1)),
         ([REAL, REAL], Rule("window", 1, (0.0, 1.0))),
+        ([Look("hu", False, False, 0.0, 1.0)], Rule("window", 1, (0.0, 1.0))),
         ([REAL, Look("float", False, False, 0.0, 7.0)], Rule("percentiles", 1)),
         ([CT, CT, MR], Rule("hu", 1)),
         ([MR, MR, CT], Rule("percentiles", 1)),

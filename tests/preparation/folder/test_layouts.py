@@ -150,8 +150,12 @@ def test_folders_of_splits(tmp_path):
         *("test/images/t.png", "test/masks/t_1.png"),
     )
     cases = layouts.find(root, FolderConfig()).cases
-    # The two images called "a" can't be told apart.
-    assert [(case.key, case.split) for case in cases] == [("t", "test")]
+    # The splits tell the two images called "a" apart.
+    assert [(case.key, case.image) for case in cases] == [
+        ("t", "test/images/t.png"),
+        ("train_a", "train/images/a.png"),
+        ("val_a", "images/Validation/a.png"),
+    ]
     (root / "images/Validation/a.png").rename(root / "images/Validation/v.png")
     (root / "masks/Validation/a_1.png").rename(root / "masks/Validation/v_1.png")
     cases = layouts.find(root, FolderConfig()).cases

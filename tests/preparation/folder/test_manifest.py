@@ -151,7 +151,16 @@ def test_names_that_would_be_the_same(root):
     (root / "x_a.png").touch()
     found = _find(root, "image,mask_1\nx/a.png,m1.png\nx_a.png,m2.png\nb.png,m3.png\n")
     assert list(_cases(found)) == ["b"]
-    assert str(found.problems[0]).startswith("x/a.png: duplicate name (x_a.png would")
+    assert [str(problem) for problem in found.problems] == [
+        "x/a.png: duplicate name (x_a.png would be called 'x_a' too; rename them)",
+        "x_a.png: duplicate name (x/a.png would be called 'x_a' too; rename them)",
+    ]
+
+
+def test_mask_pattern(root):
+    text = "image,mask_1,mask_2\nb.png,m1.png,m2.png\n"
+    found = _find(root, text, mask_pattern="m2*")
+    assert _cases(found)["b"][2] == {("2", None): "m2.png"}
 
 
 @settings(max_examples=60, deadline=None)

@@ -61,7 +61,7 @@ def test_grey_stored_as_rgb_or_with_alpha(tmp_path):
     for name in ("rgb.png", "rgba.png"):
         found = _read(tmp_path / name)
         np.testing.assert_array_equal(found.values, LABELS)
-        assert found.colors is None
+        np.testing.assert_array_equal(found.colors, rgb)
 
 
 def test_transparent_pixels_are_background(tmp_path):
@@ -93,6 +93,12 @@ def test_palettes(tmp_path):
     assert not _read(path).starts_black
 
 
+def test_a_palette_with_colours_that_are_not_used(tmp_path):
+    colors = [(0, 0, 0), (9, 9, 9), (8, 8, 8), (7, 7, 7), (9, 0, 0)]
+    _with_palette(tmp_path / "a.png", colors)
+    np.testing.assert_array_equal(_read(tmp_path / "a.png").values, LABELS)
+
+
 def test_palettes_of_greys_are_greys(tmp_path):
     # Number 0 is white here: the numbers mean nothing.
     _with_palette(tmp_path / "a.png", [(255,) * 3, (0,) * 3, (7,) * 3, (8,) * 3])
@@ -116,6 +122,9 @@ def test_thresholds(tmp_path):
     folders.save(tmp_path / "a.png", np.array([[0, 127, 128, 255]], np.uint8))
     found = _read(tmp_path / "a.png", threshold=128)
     assert found.values.tolist() == [[0, 0, 1, 1]]
+    # A picture of one bit is a mask already.
+    folders.save(tmp_path / "b.png", np.array([[False, True]]))
+    assert _read(tmp_path / "b.png", threshold=128).values.tolist() == [[0, 1]]
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,34 @@ def test_resumes(tmp_path, monkeypatch):
     assert _bytes(tmp_path / "out") == _bytes(tmp_path / "whole")
 
 
+def test_resumes_after_a_corrected_list(tmp_path, monkeypatch):
+    root, process = folders.tree(tmp_path / "in"), module.process
+
+    def write_list(first, second):
+        name = "masks/im_{}_g{}.png"
+        rows = [
+            f"images/im_{i}.png,{name.format(i, first)},{name.format(i, second)}"
+            for i in range(6)
+        ]
+        lines = ["image,mask_1,mask_2", *rows]
+        (root / "manifest.csv").write_text("\n".join(lines) + "\n")
+
+    def stop_at_the_last(unit, recipe):
+        if "im_5" in unit.name:
+            raise KeyboardInterrupt
+        return process(unit, recipe)
+
+    monkeypatch.setattr(module, "process", stop_at_the_last)
+    write_list(1, 0)
+    with pytest.raises(KeyboardInterrupt):
+        folders.prepare(root, tmp_path / "out")
+    monkeypatch.undo()
+    write_list(0, 1)
+    folders.prepare(root, tmp_path / "out")
+    folders.prepare(root, tmp_path / "whole")
+    assert _bytes(tmp_path / "out") == _bytes(tmp_path / "whole")
+
+
 def test_bad_files_one_by_one(tmp_path):
     root = folders.tree(tmp_path / "in", images=9)
     (root / "images/im_0.png").write_bytes(b"no picture")
@@ -234,6 +262,23 @@ def test_splits_by_folder_lend_groups_to_validation(tmp_path):
         folders.prepare(tmp_path / "in", tmp_path / "other")
 
 
+def test_splits_may_have_the_same_file_names(tmp_path):
+    for i, split in enumerate(("train", "train", "val", "test")):
+        folder, name = tmp_path / "in" / split, i % 2
+        folders.save(folder / f"images/{name}.png", folders.picture(i))
+        folders.save(folder / f"masks/{name}_a.png", folders.mask(i))
+    report = folders.prepare(tmp_path / "in", tmp_path / "out")
+    found = folders.read(tmp_path / "out")
+    assert report["problems"] == {}
+    assert {key: (e.split, e.group) for key, e in found.items()} == {
+        "train_0": ("train", "train_0"),
+        "train_1": ("train", "train_1"),
+        "val_0": ("val", "val_0"),
+        "test_1": ("test", "test_1"),
+    }
+    np.testing.assert_array_equal(found["val_0"].image, folders.picture(2))
+
+
 def test_groups_stay_together(tmp_path):
     root = tmp_path / "in"
     for i in range(12):
@@ -249,6 +294,11 @@ def test_groups_stay_together(tmp_path):
     assert set.union(*splits_of.values()) == {"train", "val", "test"}
     with pytest.raises(ValueError, match="p0_0.png: --group_pattern=q finds no group"):
         folders.prepare(root, tmp_path / "other", settings={"group_pattern": "q"})
+    rows = [f"images/p{i % 4}_{i}.png,g{i},masks/p{i % 4}_{i}_a.png" for i in range(12)]
+    path = tmp_path / "in" / "manifest.csv"
+    path.write_text("\n".join(["image,group,mask_1", *rows]) + "\n")
+    with pytest.raises(ValueError, match="a column 'group' and --group_pattern=p, exp"):
+        folders.prepare(root, tmp_path / "other", settings={"group_pattern": "p"})
 
 
 def test_folders_of_patients_are_groups(tmp_path):
@@ -282,6 +332,25 @@ def test_split_files(tmp_path):
         "not in the split file",
         "in the split file, but not in the data",
     }
+
+
+def test_a_given_split_file_is_not_replaced(tmp_path):
+    root, out = folders.tree(tmp_path / "in", images=3), tmp_path / "out"
+    out.mkdir()
+    text = json.dumps({"train": ["im_0", "gone"], "val": ["im_2"]})
+    (out / "splits.json").write_text(text)
+    folders.prepare(root, out, split_file=out / "splits.json")
+    assert (out / "splits.json").read_text() == text
+
+
+@pytest.mark.parametrize("name", ["README.md", "report.txt", "splits.json"])
+def test_files_of_others_are_not_replaced(tmp_path, name):
+    root = folders.tree(tmp_path / "in")
+    (root / name).write_text("mine")
+    with pytest.raises(ValueError, match=f"{name}: exists, but there is no data set"):
+        folders.prepare(root, root, overwrite=True)
+    assert (root / name).read_text() == "mine"
+    assert not (root / ".parts").exists()
 
 
 def test_split_files_need_no_validation_split(tmp_path):
@@ -388,6 +457,25 @@ def test_masks_that_lie_elsewhere(tmp_path):
     folders.prepare(root, tmp_path / "other", settings=settings)
     found = folders.read(tmp_path / "other")["c0_002"].labels[1]
     np.testing.assert_array_equal(found, mask[:, :, 2].T)
+
+
+def test_nifti_masks_of_pictures_and_dicom_slices(tmp_path):
+    rng = np.random.default_rng(0)
+    for p in range(3):
+        mask = rng.integers(0, 2, (10, 8, 3)).astype(np.uint8)  # column, row, slice
+        _nifti(tmp_path / f"a/p{p}/seg_1.nii.gz", mask)
+        slices = rng.integers(-1000, 1000, (3, 8, 10))
+        dicom_writer.write_series(tmp_path / f"a/p{p}/image", slices)
+        folders.save(tmp_path / f"b/images/p{p}.png", folders.picture(p, 8, 10))
+        _nifti(tmp_path / f"b/masks/p{p}_1.nii.gz", mask[..., :1])
+    for folder, key in (("a", "p2_001"), ("b", "p2")):
+        with pytest.raises(ValueError, match="no image can be used"):
+            folders.prepare(tmp_path / folder, tmp_path / "out")
+        settings = {"ignore_mask_affine": True}
+        out = tmp_path / f"out_{folder}"
+        folders.prepare(tmp_path / folder, out, settings=settings)
+        expected = mask[..., 1 if folder == "a" else 0].T
+        np.testing.assert_array_equal(folders.read(out)[key].labels, [expected])
 
 
 def test_dicom_slices_and_series(tmp_path):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
+import fnmatch
+import pathlib
 import re
 
 from tf_probunet.imaging.problem import Problem
@@ -89,21 +92,38 @@ def natural(text: str) -> tuple:
     return tuple((int(p), p) if i % 2 else p for i, p in enumerate(parts)), text
 
 
+def name_without_suffix(path: str) -> str:
+    """Returns the name of a file without its suffix, which may be ".nii.gz"."""
+    name = pathlib.PurePath(path).name
+    long = name.lower().endswith(".nii.gz")
+    return name[: -len(".nii.gz")] if long else pathlib.PurePath(name).stem
+
+
+def fits(path: str, pattern: str) -> bool:
+    """Whether the name of a file fits a pattern, with or without its suffix."""
+    names = pathlib.PurePath(path).name, name_without_suffix(path)
+    return any(fnmatch.fnmatchcase(name, pattern) for name in names)
+
+
 def without_duplicates(cases: list[Case]) -> tuple[list[Case], list[Problem]]:
-    """Drops cases whose key another case has; none of them can be told from another."""
-    problems: list[Problem] = []
-    by_key: dict[str, list[Case]] = {}
+    """Drops cases that are called alike.
+
+    Cases of different splits get the split in front of their key.
+    """
+    count = collections.Counter(case.key for case in cases)
+    cases = [
+        dataclasses.replace(case, key=f"{case.split}_{case.key}")
+        if case.split and count[case.key] > 1
+        else case
+        for case in cases
+    ]
+    by_key = collections.defaultdict(list)
     for case in cases:
-        by_key.setdefault(case.key, []).append(case)
+        by_key[case.key].append(case)
+    problems = []
     for key, same in by_key.items():
-        if len(same) > 1:
-            others = ", ".join(case.image for case in same[1:4])
-            problems.append(
-                Problem(
-                    "duplicate name",
-                    same[0].image,
-                    f"{others} would be called {key!r} too; none of them is used, "
-                    "rename them",
-                )
-            )
+        for case in same if len(same) > 1 else ():
+            others = ", ".join([c.image for c in same if c is not case][:3])
+            detail = f"{others} would be called {key!r} too; rename them"
+            problems.append(Problem("duplicate name", case.image, detail))
     return [same[0] for same in by_key.values() if len(same) == 1], problems

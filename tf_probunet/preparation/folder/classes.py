@@ -231,8 +231,8 @@ def _read_one_way(
         raise errors[-1]
     if not (found[0] == found[-1]).all():
         raise ValueError(
-            f"{path}: the numbers of its palette and its colours mean different "
-            "classes; leave one of the columns value and color out"
+            f"{path}: its values and its colours mean different classes; leave one of "
+            "the columns value and color out"
         )
     return found[0]
 

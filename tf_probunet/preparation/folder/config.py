@@ -84,7 +84,9 @@ class FolderConfig(Checked):
         choices=("auto", *CUTS),
     )
     ignore_mask_affine: bool = field(
-        False, "let NIfTI masks lie where their image lies, whatever their header says"
+        False,
+        "let NIfTI masks lie where their image lies, whatever their header says. Next "
+        "to other images, their columns and rows are taken as they are stored",
     )
     drop_empty: bool = field(
         False, "leave out images and slices on which no grader marked anything"

@@ -193,11 +193,9 @@ def _recognised(looks: dict[str, Look]) -> tuple[str, tuple[float, float] | None
     found = list(looks.values())
     if all(look.is_dicom for look in found):
         return "hu", None
-    if all(
-        look.values == "float" and 0 <= look.low <= look.high <= 1 for look in found
-    ):
-        return "window", (0.0, 1.0)
     signed = all(look.values != "uint16" for look in found)
+    if signed and all(0 <= look.low <= look.high <= 1 for look in found):
+        return "window", (0.0, 1.0)
     if signed and np.median([look.low for look in found]) <= _AIR_HU:
         return "hu", None
     return "percentiles", None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import fnmatch
 import pathlib
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -17,6 +16,8 @@ from tf_probunet.preparation.folder.cases import (
     Case,
     Found,
     MaskFile,
+    fits,
+    name_without_suffix,
     natural,
     without_duplicates,
 )
@@ -144,7 +145,7 @@ def _files(
         found, others = _with_classes(found, config)
         problems += others
     if config.mask_pattern is not None:
-        found = [f for f in found if _is_image(f) or _fits(f, config.mask_pattern)]
+        found = [f for f in found if _is_image(f) or fits(f.path, config.mask_pattern)]
     return found, problems
 
 
@@ -169,10 +170,7 @@ def _file(name: str) -> _File:
     split = None
     if len(splits) == 1:
         split = SPLIT_NAMES[folders.pop(splits[0]).lower()]
-    stem = path.name
-    suffix = ".nii.gz" if stem.lower().endswith(".nii.gz") else path.suffix
-    stem = stem[: -len(suffix)] if suffix else stem
-    return _File(name, tuple(folders), stem, split)
+    return _File(name, tuple(folders), name_without_suffix(name), split)
 
 
 def _joined_series(root: pathlib.Path, found: Sequence[_File]) -> list[_File]:
@@ -202,11 +200,6 @@ def _is_image(file: _File) -> bool:
     """Whether a file is an image, whatever the layout."""
     folders = {folder.lower() for folder in file.folders}
     return bool(folders & set(_IMAGE_FOLDERS)) or file.stem.lower() in _IMAGE_STEMS
-
-
-def _fits(file: _File, pattern: str) -> bool:
-    name = pathlib.PurePosixPath(file.path).name
-    return fnmatch.fnmatchcase(name, pattern) or fnmatch.fnmatchcase(file.stem, pattern)
 
 
 def _with_classes(

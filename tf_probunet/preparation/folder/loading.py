@@ -100,12 +100,15 @@ def _read_mask(
     root: pathlib.Path, case: Case, mask: MaskFile, config: FolderConfig
 ) -> list[RawMask]:
     path, image, affine = root / mask.path, root / case.image, None
-    if config.ignore_mask_affine and read_file.kind(path) == "nifti":
+    lies_as_image = config.ignore_mask_affine and read_file.kind(path) == "nifti"
+    if lies_as_image:
         is_nifti = image.is_file() and read_file.kind(image) == "nifti"
         affine = read_nifti.stored_affine(image) if is_nifti else _AS_STORED
     found = masks.read(
         path, cut=config.slice_axis, threshold=config.mask_threshold, affine=affine
     )
+    if lies_as_image:
+        found = [dataclasses.replace(one, geometry=None) for one in found]
     for one in found:
         values = classes.values_in(one, path)
         if config.nested_names:

@@ -15,6 +15,8 @@ from tf_probunet.preparation.folder.cases import (
     Case,
     Found,
     MaskFile,
+    fits,
+    name_without_suffix,
     natural,
     without_duplicates,
 )
@@ -35,7 +37,7 @@ def find(path: pathlib.Path, root: pathlib.Path, config: FolderConfig) -> Found:
     Args:
         path: the CSV file.
         root: the directory that its paths are relative to.
-        config: has the nested classes.
+        config: has the nested classes and the pattern of masks.
 
     Returns:
         The cases, sorted by key. A file that is missing is a problem.
@@ -61,6 +63,8 @@ def find(path: pathlib.Path, root: pathlib.Path, config: FolderConfig) -> Found:
     else:
         known = set(_LONG)
         masks = _long_masks(rows, names, config, path)
+    if config.mask_pattern is not None:
+        masks = [mask for mask in masks if fits(mask[3], config.mask_pattern)]
     problems = [
         Problem("column not read", f"{path.name}: {name}", expected=True)
         for name in names
@@ -221,9 +225,7 @@ def _case(
 def _key(image: str) -> str:
     path = pathlib.PurePath(os.path.normpath(image))
     parts = [part for part in path.parts if part not in (path.anchor, "..")]
-    name = parts[-1]
-    suffix = ".nii.gz" if name.lower().endswith(".nii.gz") else path.suffix
-    return "_".join([*parts[:-1], name[: -len(suffix)] if suffix else name])
+    return "_".join([*parts[:-1], name_without_suffix(parts[-1])])
 
 
 def _check_splits(cases: Sequence[Case], path: files.Path) -> None:

@@ -18,7 +18,7 @@ MAX_VALUES = 64
 _LARGEST = 2**16 - 1
 # Pillow stretches greys of few bits to 0..255.
 _STRETCHED = {"L;2": 85, "L;4": 17}
-_PLAIN_MODES = ("L", "P", "I", "F", "I;16", "I;16B", "I;16L", "I;16N")
+_PLAIN_MODES = ("1", "L", "P", "I", "F", "I;16", "I;16B", "I;16L", "I;16N")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,7 +28,7 @@ class RawMask:
     Attributes:
         values: [H, W] int32, or None for a mask of colours.
         colors: [H, W, 3] uint8, or None for a mask of grey values. A picture with a
-            palette of colours has both.
+            palette of colours has both, and so has a picture in RGB that is grey.
         starts_black: whether the first colour of the palette is black, so that value 0
             may be the background.
         transparent: [H, W] bool, None if nothing is.
@@ -107,8 +107,6 @@ def _from_array(
 def _page(page: PIL.Image.Image) -> RawMask | np.ndarray:
     """Returns a page as it is stored: whole numbers, colours, or any numbers."""
     stretch = _STRETCHED.get(damage.stored_mode(page), 1)
-    if page.mode == "1":
-        return RawMask(values=np.array(page).astype(np.int32))
     if page.mode == "P":
         return _with_palette(page)
     if page.mode in _PLAIN_MODES:
@@ -131,14 +129,15 @@ def _page(page: PIL.Image.Image) -> RawMask | np.ndarray:
 def _with_palette(page: PIL.Image.Image) -> RawMask:
     """Reads a picture with a palette: by its greys, or its numbers and its colours."""
     values, colors = np.array(page).astype(np.int32), np.array(page.convert("RGB"))
-    if (colors == colors[..., :1]).all():
+    palette = np.array(page.getpalette("RGB") or [0, 0, 0]).reshape(-1, 3)
+    # All of it counts, as not every mask has every class.
+    if (palette == palette[:, :1]).all():
         return RawMask(values=colors[..., 0].astype(np.int32))
-    first = (page.getpalette("RGB") or [0, 0, 0])[:3]
-    return RawMask(values=values, colors=colors, starts_black=first == [0, 0, 0])
+    return RawMask(values=values, colors=colors, starts_black=not palette[0].any())
 
 
 def _grey(mask: RawMask, path: pathlib.Path, threshold: float | None) -> RawMask:
-    """Turns colours that are all grey into values; transparent pixels become 0."""
+    """Gives colours that are all grey their values; transparent pixels become 0."""
     values, colors = mask.values, mask.colors
     if values is None and colors is not None:
         opaque = colors if mask.transparent is None else colors[~mask.transparent]
@@ -146,7 +145,7 @@ def _grey(mask: RawMask, path: pathlib.Path, threshold: float | None) -> RawMask
             values = colors[..., 0].astype(np.int32)
             if mask.transparent is not None:
                 values = np.where(mask.transparent, 0, values)
-            mask = RawMask(values=values)
+            mask = dataclasses.replace(mask, values=values)
     if threshold is None:
         return mask
     if values is None:
@@ -155,14 +154,14 @@ def _grey(mask: RawMask, path: pathlib.Path, threshold: float | None) -> RawMask
 
 
 def _whole(values: np.ndarray, path: pathlib.Path, threshold: float | None) -> RawMask:
-    """Returns values as whole numbers from 0 to 65535."""
+    """Returns values as whole numbers from 0 to 65535; true and false are 1 and 0."""
+    if values.dtype.kind == "b":
+        return RawMask(values=values.astype(np.int32))
     finite = np.isfinite(values) if values.dtype.kind == "f" else np.array(True)
     if not finite.all():
         raise ValueError(f"{path}: a mask with values that are NaN or infinite")
     if threshold is not None:
         return RawMask(values=(values >= threshold).astype(np.int32))
-    if values.dtype.kind == "b":
-        values = values.astype(np.int32)
     if values.dtype.kind == "f" and not (values == np.rint(values)).all():
         odd = float(values[values != np.rint(values)][0])
         raise ValueError(

@@ -113,7 +113,9 @@ def prepare(
     # Read first, so that a mistake in it shows before all images are read.
     given = None if split_file is None else splits.read(split_file)
     table = _table(config, classes_path)
-    runner.check_out_dir(out_dir, config.name, overwrite)
+    split_names = splits.names_written(out_dir, split_file)
+    written = (card.NAME, *split_names)
+    runner.check_out_dir(out_dir, config.name, overwrite, written)
     root, found = _find(input_dir, manifest_path, config)
     found = _without_table(found, root, classes_path)
     said = [_said_layout(found)]
@@ -169,7 +171,8 @@ def prepare(
         problems=problems,
         num_preview=num_preview,
     )
-    files.write_json(pathlib.Path(out_dir) / splits.FILE_NAME, listed)
+    for name in split_names:
+        files.write_json(pathlib.Path(out_dir) / name, listed)
     card.write(out_dir, [*said, *lines], has_preview=bool(num_preview))
     return report
 
@@ -289,6 +292,11 @@ def _groups(
 ) -> dict[str, str]:
     """Returns the group of each case by its key."""
     if config.group_pattern is not None:
+        if any(case.group for case in cases):
+            raise ValueError(
+                f"a column 'group' and --group_pattern={config.group_pattern}, "
+                "expected one only"
+            )
         return {case.key: _group_by_pattern(case, config, root) for case in cases}
     # Folders that all cases have in common tell nothing.
     depth = len(os.path.commonprefix([case.folders for case in cases]))
@@ -502,7 +510,8 @@ def _unit(
     case: Case, group: str, split_of: Mapping[str, str], root: pathlib.Path
 ) -> runner.Unit:
     inputs = tuple(str(root / name) for name in _all_files(case, root))
-    return runner.Unit(case.image, (split_of[group], group, case), inputs)
+    payload = (split_of[group], group, case)
+    return runner.Unit(case.image, payload, inputs, content=repr(payload))
 
 
 def _all_files(case: Case, root: pathlib.Path) -> list[str]:

@@ -68,7 +68,8 @@ def prepare(
         _check_known_split(known_split, source_format, split_file)
     # Read first, so that a mistake in it shows before minutes of reading headers.
     given = None if split_file is None else splits.read(split_file)
-    runner.check_out_dir(out_dir, _dataset_name(source_format), overwrite)
+    written = splits.names_written(out_dir, split_file)
+    runner.check_out_dir(out_dir, _dataset_name(source_format), overwrite, written)
     if source_format == "dicom":
         source = series.source(
             input_path,
@@ -116,7 +117,8 @@ def prepare(
         groups=[group for group in source.groups if group in split_of],
         num_preview=num_preview,
     )
-    files.write_json(pathlib.Path(out_dir) / splits.FILE_NAME, present)
+    for name in written:
+        files.write_json(pathlib.Path(out_dir) / name, present)
     return report
 
 
