@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from helpers.threshold_model import save_threshold_model
 
-from tf_probunet.artifacts import saved_model
+from tf_probunet.artifacts import pretrained, saved_model
 
 
 @pytest.fixture(scope="session")
@@ -25,6 +25,12 @@ def picture_model(tmp_path_factory: pytest.TempPathFactory) -> saved_model.Loade
     return saved_model.load(
         save_threshold_model(path, intensity="uint8", with_latents=False)
     )
+
+
+@pytest.fixture(scope="session")
+def shipped_model() -> saved_model.LoadedModel:
+    """Of crops of 64x64 pixels; chooses stratified sets by what they show."""
+    return saved_model.load(pretrained.model_path())
 
 
 @pytest.fixture(scope="session")

@@ -105,20 +105,40 @@ def test_what_is_late_is_not_computed(model):
         late.call("prior", _image(1), about="late")
 
 
-@pytest.mark.parametrize("kind", ["ct_model", "picture_model"])
-def test_samples_do_not_depend_on_the_batch(kind, request):
+@pytest.mark.parametrize(
+    ("kind", "function", "side"),
+    [
+        ("ct_model", "sample", 8),
+        ("picture_model", "sample", 8),
+        ("shipped_model", "stratified_latents", 32),
+        ("shipped_model", "stratified", 32),
+    ],
+)
+def test_samples_do_not_depend_on_the_batch(kind, function, side, request):
     model = request.getfixturevalue(kind)
-    images = np.random.default_rng(0).random([4, 1, 8, 8, 1], np.float32)
+    images = np.random.default_rng(0).random([4, 1, side, side, 1], np.float32)
     calls = [
-        batching._Call("sample", (image, 5, seed), "x")
+        batching._Call(function, (image, 5, [seed]), "x")
         for seed, image in enumerate(images)
     ]
     assert len({call.key for call in calls}) == 1
-    joined = model.call("sample", *batching._joined(calls), about="x")
+    assert calls[0].key != batching._Call(function, (images[0], 6, [0]), "x").key
+    joined = model.call(function, *batching._joined(calls), about="x")
     for seed, image in enumerate(images):
-        alone = model.call("sample", image, 5, seed, about="x")
-        for name in ("labels", "probabilities"):
+        alone = model.call(function, image, 5, [seed], about="x")
+        for name in joined:
             np.testing.assert_allclose(
-                joined[name][seed : seed + 1], alone[name], atol=1e-6
+                joined[name][seed : seed + 1], alone[name], atol=1e-5
             )
-    assert calls[0].pixels == 5 * 8 * 8
+    assert calls[0].pixels == 5 * side * side
+
+
+def test_a_call_that_makes_no_sense_fails_alone(model):
+    batcher = Batcher(model, 8)
+    request = batcher.model(time.monotonic() + 60)
+    with pytest.raises(AttributeError):
+        request.call("prior", 5, about="x")
+    model.free.set()
+    found = request.call("prior", _image(1), about="x")
+    np.testing.assert_array_equal(found["doubled"], 2 * _image(1))
+    batcher.close()

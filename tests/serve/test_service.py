@@ -74,6 +74,19 @@ def test_hypotheses_are_the_weighted_samples_of_predict(
     assert (answer["shape"], answer["num_samples"], answer["seed"]) == ([16, 16], 20, 5)
 
 
+def test_the_shipped_model_answers_as_predict_does(shipped_model, tmp_path):
+    values = np.random.default_rng(0).integers(0, 256, [64, 64]).astype(np.uint8)
+    np.save(tmp_path / "x.npy", values)
+    (image,) = read_inputs([str(tmp_path / "x.npy")], CropConfig())
+    config = PredictConfig(num_samples=8, seed=5, hypotheses=3)
+    expected = predict_image(image, shipped_model, CropConfig(), config)
+    service = Service(shipped_model, ServeConfig())
+    answer = _ask(service, _npy(values), num_samples=8, seed=5, hypotheses=3)
+    service.close()
+    chosen = [one.sample for one in expected.hypotheses.found]
+    np.testing.assert_array_equal(_label_maps(answer), expected.labels[chosen])
+
+
 def test_npz_holds_the_same_and_the_maps(service, upload):
     expected = _ask(service, upload, seed=2)
     answer = service.answer(
@@ -145,6 +158,7 @@ def _refusal(service, content, **parameters):
         ({"seed": "x"}, "seed is 'x', expected a whole number"),
         ({"format": "xml"}, "format is 'xml', expected one of json, npz"),
         ({"pad": "maybe"}, "pad is 'maybe', expected true or false"),
+        ({"center": "0,8,8"}, "center is '0,8,8', expected row,col"),
         ({"region": "1,2"}, "region is '1,2', expected 4 whole numbers"),
         (
             {"region": "0,0,9,9"},

@@ -160,35 +160,28 @@ class BatchedModel(LoadedModel):
         return self.batcher.call(function, tensors, about, self.deadline)
 
 
-@dataclasses.dataclass
 class _Call:
-    """A call for one image that waits for its turn."""
+    """A call for one image that waits for its turn.
 
-    function: str
-    tensors: tuple[Any, ...]
-    about: str
-    result: concurrent.futures.Future[Outputs] = dataclasses.field(
-        default_factory=concurrent.futures.Future
-    )
+    Its inputs are arrays of a batch of one, lists of one seed, and plain numbers.
 
-    @property
-    def key(self) -> tuple[Any, ...]:
-        """Calls with the same key can be joined."""
-        if self.function == "sample":
-            image, num_samples, _ = self.tensors
-            return self.function, image.shape, num_samples
-        return self.function, *(tensor.shape for tensor in self.tensors)
+    Attributes:
+        key: calls with the same key can be joined.
+        pixels: of all samples.
+    """
 
-    @property
-    def pixels(self) -> int:
-        """Pixels of all samples."""
-        _, height, width, _ = self.tensors[0].shape
+    def __init__(self, function: str, tensors: tuple[Any, ...], about: str) -> None:
+        self.function, self.tensors, self.about = function, tensors, about
+        self.result: concurrent.futures.Future[Outputs] = concurrent.futures.Future()
+        _, height, width, _ = tensors[0].shape
         samples = 1
-        if self.function == "sample":
-            samples = self.tensors[1]
-        elif self.function == "decode":
-            samples = self.tensors[1].shape[1]
-        return math.prod((height, width, samples))
+        if function == "decode":
+            samples = tensors[1].shape[1]
+        elif len(tensors) > 1 and isinstance(tensors[1], int):
+            samples = tensors[1]
+        self.pixels = math.prod((height, width, samples))
+        kinds = (t if isinstance(t, int) else np.shape(t) for t in tensors)
+        self.key = (function, *kinds)
 
     def fail(self, error: Exception) -> None:
         """Makes the waiting request fail, unless it has given up."""
@@ -197,9 +190,16 @@ class _Call:
 
 
 def _joined(batch: Sequence[_Call]) -> list[Any]:
-    """Returns the inputs of a call for all images."""
-    if batch[0].function == "sample":
-        images, counts, seeds = zip(*(call.tensors for call in batch))
-        # With a seed for each image, its samples do not depend on the others.
-        return [np.concatenate(images), counts[0], np.array(seeds, np.int32)]
-    return [np.concatenate(parts) for parts in zip(*(call.tensors for call in batch))]
+    """Returns the inputs of a call for all images.
+
+    With a seed for each image, its samples do not depend on the others.
+    """
+    columns = zip(*(call.tensors for call in batch))
+    return [_concatenated(parts) for parts in columns]
+
+
+def _concatenated(parts: Sequence[Any]) -> Any:
+    if isinstance(parts[0], int):
+        return parts[0]
+    dtype = np.int32 if isinstance(parts[0], list) else None
+    return np.concatenate([np.asarray(part, dtype) for part in parts])

@@ -9,6 +9,7 @@ import json
 import pathlib
 import re
 import tempfile
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -36,6 +37,7 @@ _SUFFIXES = {
     b"MM\0*": ".tif",
     b"\x93NUMPY": ".npy",
 }
+_WARM_UP_SECONDS = 3600.0
 # What error messages call the uploaded file.
 _UPLOAD = "image"
 
@@ -88,7 +90,7 @@ class Service:
         self._batcher = Batcher(self.model, config.max_batch, observe)
 
     def warm_up(self) -> None:
-        """Segments an empty image, so that the first request does not wait longer.
+        """Segments an empty image as requests are, so that the first is no slower.
 
         Raises:
             ValueError: the model fails.
@@ -97,7 +99,7 @@ class Service:
         image = np.zeros([side, side, self.model.network.image_channels], np.float32)
         count = sampling.num_samples(self.model, PredictConfig().num_samples)
         for _ in sampling.draw(
-            self.model,
+            self._batcher.model(time.monotonic() + _WARM_UP_SECONDS),
             image,
             count=count,
             seed=0,
@@ -134,6 +136,7 @@ class Service:
             except ValueError as error:
                 # Flags of run/predict.py are parameters here.
                 text = str(error).replace(str(path), _UPLOAD)
+                text = text.replace(directory, _UPLOAD)
                 raise ValueError(re.sub(r"--(?=[a-z])", "", text)) from error
         summary, chosen = self._summary(prediction, request)
         labels = prediction.labels[chosen]
@@ -167,13 +170,16 @@ class Service:
                 given[name] = _boolean(name, given[name])
         most = self._config.max_samples
         samples = min(PredictConfig().num_samples, most)
+        crop = CropConfig(**given)
+        if crop.follows:
+            raise ValueError(f"center is {crop.center!r}, expected row,col")
         format_ = parameters.get("format", "json")
         if format_ not in FORMATS:
             raise ValueError(
                 f"format is {format_!r}, expected one of {', '.join(FORMATS)}"
             )
         return Request(
-            crop=CropConfig(**given),
+            crop=crop,
             num_samples=_number(parameters, "num_samples", samples, 1, most),
             hypotheses=_number(parameters, "hypotheses", 4, 1, MAX_HYPOTHESES),
             seed=_number(parameters, "seed", 0, -(2**31), 2**31 - 1),
