@@ -13,6 +13,7 @@ from helpers.predictions import hounsfield_units
 from tf_probunet.explorer import scene
 from tf_probunet.explorer.explore import explore
 from tf_probunet.imaging.crop_config import CropConfig
+from tf_probunet.metrics import representatives
 from tf_probunet.predict import lesion
 from tf_probunet.predict.config import LesionConfig
 
@@ -78,6 +79,20 @@ def _labels(model, view, u):
     found = model.call("decode", view.image[None], z[None, None], about="x")
     clear = np.abs(found["probabilities"][0, 0, ..., 1] - 0.5) > _TOLERANCE
     return found["labels"][0, 0], clear
+
+
+def test_hypotheses_are_of_whole_lesions(model, series):
+    shown = scene.scene_of_lesion(
+        model, path=str(series), crop=_CROP, rules=_RULES, num_samples=24, seed=5
+    )
+    noise = (shown.samples - shown.prior_mean) / shown.prior_stddev
+    volumes = [[_labels(model, view, u)[0] for view in shown.slices] for u in noise]
+    flat = np.reshape(volumes, (len(noise), -1, 32))
+    chosen = representatives(flat, 4)
+    found = [(h.sample, h.probability) for h in shown.hypotheses.found]
+    assert found == list(zip(chosen.indices, chosen.weights))
+    empty = [not flat[i].any() for i in chosen.indices]
+    assert [h.is_empty for h in shown.hypotheses.found] == empty
 
 
 def _settled(tab):

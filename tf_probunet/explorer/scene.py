@@ -262,12 +262,15 @@ def scene_of_lesion(
     )
     noise = lesion.shared_noise(model, prior, num_samples, seed)
     drawn = lesion.draw(model, frames, num_samples, seed, rules.smooth_slices)
+    labels = np.moveaxis(drawn > 0.5, 1, 0)  # [S, Z, h, w]
+    flat = labels.reshape(num_samples, -1, labels.shape[-1]).astype(np.uint8)
     return dataclasses.replace(
         scene,
         prior_mean=prior["mean"][at],
         prior_stddev=prior["stddev"][at],
         samples=latents.from_noise(prior, noise)[at],
-        start=middle_sample((drawn > 0.5).sum(axis=(0, 2, 3)).tolist()),
+        hypotheses=choose(flat, _HYPOTHESES),
+        start=middle_sample(np.count_nonzero(flat, axis=(1, 2))),
         slices=tuple(
             SliceView(
                 volume.first + index,
