@@ -281,6 +281,24 @@ def test_a_posterior_that_cannot_learn_is_refused(settings, reason):
         ModelConfig(learned="posterior", **settings)
 
 
+@pytest.mark.parametrize("name", ["mixture", "hpu_net"])
+def test_classes_are_weighed_where_the_loss_is_a_cross_entropy(name):
+    with pytest.raises(
+        ValueError, match=f"class_balance is 0.5, expected 0: .* {name}"
+    ):
+        ModelConfig(name=name, class_balance=0.5)
+    ModelConfig(name=name, class_balance=0.5, segmentation_weight=1.0)
+    ModelConfig(name="hpu_net", class_balance=0.5, hierarchy_loss="elbo")
+
+
+def test_a_rate_that_falls_to_zero_in_steps_is_refused():
+    with pytest.raises(
+        ValueError, match="final_learning_rate is 0 .* expected above 0"
+    ):
+        TrainingConfig(final_learning_rate=0.0)
+    TrainingConfig(final_learning_rate=0.0, learning_rate_steps=0)
+
+
 def test_outlines_are_drawn_where_there_are_latents():
     with pytest.raises(ValueError, match="outline_stddev is 1.7, expected 0: m_heads"):
         ModelConfig(name="m_heads", outline_stddev=1.7)

@@ -478,6 +478,13 @@ class ModelConfig(Checked):
                 "expected 1"
             )
         self._check_energy_stride()
+        constrained = self.name == "hpu_net" and self.hierarchy_loss == "geco"
+        if self.class_balance and not self.segmentation_weight:
+            if constrained or self.name == "mixture":
+                raise ValueError(
+                    f"class_balance is {self.class_balance}, expected 0: the loss of "
+                    f"{self.name} is no cross-entropy of all pixels"
+                )
         if self.name == "hpu_net" and self.input_pooling > 1:
             raise ValueError(
                 f"input_pooling is {self.input_pooling}, expected 1 for hpu_net"
@@ -789,6 +796,16 @@ class TrainingConfig(Checked):
         choices=("off", "float16", "bfloat16"),
     )
     jit_compile: bool = field(False, "compile with XLA (slower on CPUs)")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        falls_to_zero = self.learning_rate and not self.final_learning_rate
+        if falls_to_zero and self.learning_rate_steps:
+            raise ValueError(
+                f"final_learning_rate is 0 with {self.learning_rate_steps} "
+                "learning_rate_steps of equal ratio, expected above 0, or "
+                "learning_rate_steps=0 for a cosine"
+            )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -150,6 +150,24 @@ def test_kept_samples_have_their_own_size_and_graders(evaluated, tmp_path):
         assert path.stat().st_size > 10_000
 
 
+def test_validation_images_of_one_grader_each_give_no_threshold(tmp_path):
+    examples = [_example(i, (8, 8), 3) for i in range(4)]
+    single = [_example(i, (8, 8), 1) for i in range(10, 13)]
+    spec = datasets.mixed_spec(class_names=_NAMES)
+    datasets.write(tmp_path / "data", {"test": examples, "val": single}, spec)
+    for example in examples + single:
+        sample_files.write(tmp_path / "samples", example.key, _samples(example))
+    results = run(
+        tmp_path / "out",
+        tmp_path / "data",
+        samples_dir=str(tmp_path / "samples"),
+        num_samples=_COUNTS,
+        validation_split="val",
+    )
+    assert "threshold" not in results["ambiguity"]
+    assert "no image of the split 'val' has several graders" in str(results["notes"])
+
+
 def test_images_that_the_network_does_not_take_are_mirrored(tmp_path):
     examples = [_example(1, (7, 9), 2), _example(2, (10, 8), 1)]
     info = datasets.write(

@@ -118,7 +118,9 @@ def test_the_loss_has_the_switched_distance_and_segmentation_of_samples(golden):
     }
     for name, value in expected.items():
         assert float(terms[name]) == pytest.approx(value, rel=1e-4), name
-    alone = golden.on_energy(**{**own, "energy_weight": 0.0, "class_balance": 0.5})
+    has_nats = golden.name not in ("mixture", "hpu_net")  # A sum over all pixels.
+    own.update(energy_weight=0.0, class_balance=0.5 if has_nats else 0.0)
+    alone = golden.on_energy(**own)
     own_loss = float(alone.build(1).objective(batch, seeds.root(3))["loss"])
     total = own_loss + 100 * expected["energy_distance"]
     total += 3.0 * (expected["mode_divergence"] + expected["undecided"])
@@ -390,6 +392,23 @@ def test_label_maps_that_pad_a_batch_have_no_part_in_it(golden, monkeypatch):
     for found, wanted in zip(gradients, expected_gradients):
         scale = float(tf.reduce_max(tf.abs(wanted))) + 1e-6
         np.testing.assert_allclose(found, wanted, atol=1e-4 * scale)
+
+
+@pytest.mark.parametrize("name", ["prob_unet", "unet", "m_heads", "hpu_net_elbo"])
+def test_padding_does_not_count_when_classes_are_weighed(name, monkeypatch):
+    _without_noise(monkeypatch)
+    golden = NAMED[name].on_energy(energy_weight=0.0, class_balance=1.0)
+    model = golden.build(1, calm=True)
+    batch = _batch()
+    labels, counted = batch["labels"], tf.ones(batch["labels"].shape[:2], tf.bool)
+    padded = {
+        **batch,
+        "labels": tf.concat([labels, tf.zeros_like(labels)], axis=1),
+        "grader_mask": tf.concat([counted, ~counted], axis=1),
+    }
+    expected, _ = _loss_and_gradients(model, batch)
+    terms, _ = _loss_and_gradients(model, padded)
+    assert terms == pytest.approx(expected, rel=1e-4, abs=1e-6)
 
 
 @pytest.mark.parametrize("name", ["prob_unet", "m_heads"])

@@ -331,6 +331,7 @@ def test_outlines_are_drawn_from_the_networks_probabilities(model, batch):
     kl = np.asarray(losses.kl_per_dimension(posterior, prior))
     np.testing.assert_allclose(kl[:, 2], 0.0, atol=1e-6)
     terms = outlined.fit_terms((features, prior), batch, seeds.root(3), 1.0)
+    assert "kl_1" in terms and "kl_2" not in terms
     drawn = tf.random.stateless_normal([3, 3], seeds.root(3))
     z = (posterior.mean() + posterior.stddev() * drawn)[:, None, :2]
     nats = losses.cross_entropy(

@@ -95,11 +95,21 @@ def test_validation_scores_the_whole_frame(phantom_dir):
     assert found == pytest.approx(np.mean(expected), rel=1e-6)
 
 
-@pytest.mark.parametrize("model", ["prob_unet", "unet", "dropout_unet", "m_heads"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"name": "prob_unet"},
+        {"name": "prob_unet", "outline_stddev": 1.7},
+        {"name": "unet"},
+        {"name": "dropout_unet"},
+        {"name": "m_heads", "num_heads": 2},
+    ],
+    ids=lambda settings: "-".join(map(str, settings.values())),
+)
 def test_the_best_checkpoint_has_the_shift_that_scores_best(
-    phantom_dir, tmp_path, model
+    phantom_dir, tmp_path, settings
 ):
-    config = tiny.run(name=model, num_heads=2, tune_foreground=True, ema_decay=0.5)
+    config = tiny.run(**settings, tune_foreground=True, ema_decay=0.5)
     runs.train(config, phantom_dir, tmp_path)
     directory = RunDir(tmp_path)
     best = directory.best_score()

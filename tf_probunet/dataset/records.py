@@ -184,6 +184,11 @@ class DatasetInfo:
         """Returns the number of examples in a split."""
         return self._split(split)["count"]
 
+    def most_graders(self, split: str) -> int:
+        """Returns the largest number of graders of an example in a split."""
+        varying = self._split(split).get("graders")
+        return max(map(int, varying)) if varying else self.spec.num_graders
+
     def shard_paths(self, split: str) -> list[str]:
         """Returns the shards of a split, each checked against the description.
 

@@ -314,6 +314,8 @@ class _Evaluation:
             )
         if split not in self._info.splits:
             return f"{self._info.data_dir} has no split {split!r}"
+        if self._info.most_graders(split) < 2:
+            return f"no image of the split {split!r} has several graders"
         source = self._source
         if isinstance(source, sources.SampleFiles):
             if not source.has(sources.split_keys(self._info, split)):

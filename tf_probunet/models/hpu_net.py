@@ -208,8 +208,10 @@ class HPUNet(SegmentationModel):
         ]  # Each [B G].
         weights = grader_weights(batch)
         weights = None if weights is None else tf.reshape(weights, [-1])
+        mask = batch.get("grader_mask")
+        counted = None if mask is None else tf.reshape(mask, [-1])
         terms = losses.summed(
-            nats=self.cross_entropy(logits, labels),
+            nats=self.cross_entropy(logits, labels, counted),
             kl=tf.add_n(parts),
             beta=kl_weight * config.kl_beta,
             weights=weights,

@@ -206,7 +206,11 @@ class ProbUNet(SegmentationModel):
         }
         prior = latent.repeat(prior, num_graders)
         if not latent.is_mixture(prior):
-            return losses.negative_elbo(posterior=posterior, prior=prior, **settings)
+            terms = losses.negative_elbo(posterior=posterior, prior=prior, **settings)
+            if self.config.outline_latent is not None:
+                # It says nothing about a grader, so it is no latent to watch.
+                del terms[f"kl_{self.config.outline_latent}"]
+            return terms
         shape = [self.config.kl_samples, *tf.unstack(tf.shape(posterior.mean()))]
         drawn = tf.random.stateless_normal(shape, seeds.fold_in(seed, 2))
         kl = losses.monte_carlo_kl(

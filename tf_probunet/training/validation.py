@@ -133,7 +133,11 @@ class Validator:
 
     @functools.cached_property
     def _margins(self) -> Callable[..., tf.Tensor]:
-        return sampler(self._model, lambda logits: logits[..., 1] - logits[..., 0])
+        # A shift of the last layer's bias is multiplied too.
+        sharpness = self._model.config.outline_sharpness
+        return sampler(
+            self._model, lambda logits: (logits[..., 1] - logits[..., 0]) / sharpness
+        )
 
     def _draw(
         self,
