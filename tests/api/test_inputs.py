@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 
 import numpy as np
 import pytest
@@ -78,6 +79,14 @@ def test_values_outside_of_the_range_are_refused(loaded):
         Inputs(np.zeros([64, 64], bool), loaded)
 
 
+def test_values_that_are_stretched_are_said(loaded, lesion):
+    with pytest.warns(UserWarning, match="image: int64 values from 30 to 150 become 0"):
+        Inputs(lesion.astype(np.int64), loaded)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Inputs(lesion, loaded)
+
+
 @pytest.mark.parametrize(
     ("shape", "message"),
     [
@@ -119,6 +128,8 @@ def test_seeds(loaded, lesion):
     batch = Inputs(np.stack([lesion] * 3)[..., None], loaded)
     assert batch.seeds(5) == [5, 6, 7]
     assert batch.seeds([9, 1, 4]) == [9, 1, 4]
+    with pytest.raises(ValueError, match="seed is 1.7, expected whole numbers"):
+        batch.seeds(1.7)
     with pytest.raises(ValueError, match="2 seeds for 3 images"):
         batch.seeds([1, 2])
     with pytest.raises(ValueError, match="seed is 2147483648, expected 32 bits"):

@@ -81,6 +81,17 @@ def test_masks_of_several_graders(network, arrays):
     assert float(found) == pytest.approx(float(2 * one + other) / 3, rel=0.01)
 
 
+def test_a_model_is_fitted_again_with_arrays_of_another_kind(arrays):
+    images, masks = arrays
+    model = pu.ProbUNet(num_classes=2, image_channels=1, **_TINY)
+    model.compile("adam")
+    several = np.stack([masks] * 3, axis=1)
+    for x, y in ((images, masks), (images[..., 0], several), (images, masks[:2, None])):
+        model.fit(x[: len(y)], y, batch_size=2, verbose=0, validation_data=(x, masks))
+        terms = model.evaluate(x[: len(y)], y, verbose=0, return_dict=True)
+        assert np.isfinite(terms["loss"])
+
+
 def test_a_data_set_of_tuples_is_the_same_as_arrays(arrays):
     weights = []
     data = tf.data.Dataset.from_tensor_slices(arrays).batch(2)
@@ -127,5 +138,11 @@ def test_arguments_that_do_not_fit_are_refused(network, arrays, tmp_path):
         network.save(tmp_path / "it", class_names=["one"])
     with pytest.raises(ValueError, match="a batch is a ndarray, expected a tuple"):
         network.objective(arrays[0])
+    for labels in (255 * arrays[1].astype(int), -1 * arrays[1]):
+        for method in (network.fit, network.evaluate):
+            with pytest.raises(ValueError, match=r"masks hold .*, expected labels 0 t"):
+                method(arrays[0], labels, verbose=0)
+    with pytest.raises(ValueError, match="num_samples is 0, expected a whole number"):
+        network.sample(arrays[0], 0)
     with pytest.raises(TypeError, match="chanels"):
         pu.ProbUNet(chanels=3)

@@ -79,7 +79,7 @@ def test_arguments_that_do_not_fit_are_refused(masks):
     with pytest.raises(ValueError, match="expected data_dir and no graders"):
         pu.evaluate("lidc_cpu", graders)
     with pytest.raises(ValueError, match=r"counts are \[6\]; expected .* 1 to 5"):
-        pu.evaluate(samples, graders, counts=[6])
+        pu.evaluate(samples, graders, counts=6)
     with pytest.raises(ValueError, match="of 3 images, graders of 2"):
         pu.evaluate(samples, graders[:2])
     with pytest.raises(ValueError, match=r"samples have shape \(12, 12\)"):

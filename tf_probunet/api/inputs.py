@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Union
 
@@ -71,6 +72,8 @@ class Inputs:
     def seeds(self, seed: Seed) -> list[int]:
         """Returns a seed for each image."""
         number = len(self.seen)
+        if np.asarray(seed).dtype.kind not in "iu":
+            raise ValueError(f"seed is {seed}, expected whole numbers")
         given = np.asarray(seed).tolist()
         if isinstance(given, list):
             found = [int(one) for one in given]
@@ -154,8 +157,16 @@ class Inputs:
             pixels=image.astype(np.float32),
             values=value_kind(image.dtype),
         )
+        whole = intensity.CropConfig()
+        if intensity.is_rescaled(given, self._model, whole):
+            warnings.warn(
+                f"{name}: {image.dtype} values from {image.min():g} to "
+                f"{image.max():g} become 0 to 1, as those of each training image did; "
+                "uint8 and real numbers from 0 to 1 are kept",
+                stacklevel=5,
+            )
         pixels = intensity.fit_channels(given, self._model)
-        return intensity.normalise(pixels, given, self._model, intensity.CropConfig())
+        return intensity.normalise(pixels, given, self._model, whole)
 
 
 def value_kind(dtype: np.dtype) -> str:

@@ -30,6 +30,7 @@ class _KerasHabits(SegmentationModel):
     """Lets a model take keyword arguments, arrays, integer seeds and (x, y) tuples."""
 
     registry_name: str
+    _kinds = ""
 
     def __init__(
         self,
@@ -77,6 +78,16 @@ class _KerasHabits(SegmentationModel):
                 )
         super().compile(optimizer, *args, **kwargs)
 
+    def fit(self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """Trains on arrays or a data set; arguments as in Keras."""
+        self._expect(x, y, kwargs.get("validation_data"))
+        return super().fit(x, y, *args, **kwargs)
+
+    def evaluate(self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """Computes the objective of arrays or a data set; arguments as in Keras."""
+        self._expect(x, y)
+        return super().evaluate(x, y, *args, **kwargs)
+
     def sample(
         self,
         image: Any,
@@ -100,6 +111,10 @@ class _KerasHabits(SegmentationModel):
             raise ValueError(
                 f"sampling is {sampling!r}, expected one of "
                 f"{', '.join(self.samplings)} for {self.name}"
+            )
+        if isinstance(num_samples, int) and num_samples < 1:
+            raise ValueError(
+                f"num_samples is {num_samples}, expected a whole number of at least 1"
             )
         # Models with independent samples only do not take the argument.
         way = {} if sampling == "independent" else {"sampling": sampling}
@@ -176,6 +191,24 @@ class _KerasHabits(SegmentationModel):
             validation=None,
             overwrite=overwrite,
         )
+
+    def _expect(self, x: Any, y: Any, *others: Any) -> None:
+        """Checks masks, and makes Keras trace its steps anew for other shapes.
+
+        Keras would merge old and new shapes into unknown ones.
+        """
+        if y is not None:
+            low, high = np.min(y), np.max(y)
+            most = self.config.num_classes - 1
+            ignored = self.config.ignore_label
+            if low < 0 or (high > most and high != ignored):
+                raise ValueError(
+                    f"masks hold values from {low:g} to {high:g}, expected labels 0 to "
+                    f"{most}"
+                )
+        kinds = _kind((x, y, *others))
+        if kinds != self._kinds:
+            self._kinds, self.train_function, self.test_function = kinds, None, None
 
     def _batch(self, data: Any) -> Batch:
         if isinstance(data, dict):
@@ -333,6 +366,15 @@ def _class_names(number: int) -> list[str]:
     if number == 2:
         return ["background", "foreground"]
     return ["background", *(f"class {label}" for label in range(1, number))]
+
+
+def _kind(data: Any) -> str:
+    """Returns what Keras traces its steps for: element types, without their number."""
+    if isinstance(data, tf.data.Dataset):
+        return str(data.element_spec)
+    if isinstance(data, tuple):
+        return str([_kind(part) for part in data])
+    return f"{getattr(data, 'dtype', None)} {np.shape(data)[1:]}"
 
 
 def _seed(seed: Any) -> tf.Tensor:

@@ -58,8 +58,9 @@ class Predictor:
 
     Values follow the model's own rule. A model of pictures takes `uint8`, or real
     numbers in 0..1. A model of CT scans in Hounsfield units takes integers or real
-    numbers in those, and windows them itself. Values that make no sense to the model
-    are an error.
+    numbers in those, and windows them itself. A model of pictures that were stretched
+    to their own range, as `lidc_cpu` is, stretches all values but `uint8` and those in
+    0..1, with a warning. Values that make no sense to the model are an error.
 
     Give whole frames. Where the network sees only the middle of a frame, it is cut out,
     and the rest is background.

@@ -67,7 +67,7 @@ def evaluate(
     samples: ArrayLike | Predictor | files.Path,
     graders: ArrayLike | None = None,
     *,
-    counts: Sequence[int] | None = None,
+    counts: Sequence[int] | int | None = None,
     num_classes: int | None = None,
     ignore_label: int | None = None,
     data_dir: files.Path | None = None,
@@ -118,6 +118,8 @@ def evaluate(
         HM-IoU                              1.000
         diversity                           0.500
     """
+    if isinstance(counts, int):
+        counts = [counts]
     # A path-like or a Predictor is a model; whatever NumPy takes is samples.
     path = getattr(samples, "path", samples)
     if isinstance(path, (str, os.PathLike)):
