@@ -6,11 +6,15 @@ import os
 import pathlib
 import sys
 
+import hypothesis
 import pytest
 
 import tf_probunet  # noqa: F401  (quietens TensorFlow before any test imports it)
 
 os.environ["MPLBACKEND"] = "Agg"
+# How long an example takes depends on what else the machine does.
+hypothesis.settings.register_profile("patient", deadline=None)
+hypothesis.settings.load_profile("patient")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -279,7 +279,7 @@ def test_a_label_drawn_into_the_image_moves_with_it(seed):
     assert set(np.unique(labels)) == {0, 1}
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.integers(-(2**63), 2**63 - 1))
 def test_labels_remain_labels_and_images_in_range(seed):
     labels = np.where(_LABELS == 1, 17, _LABELS).astype(np.int32)

@@ -18,7 +18,7 @@ def brute_force_distance(first, second):
     return 1 - (first & second).sum() / union if union else 0.0
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(hnp.arrays(np.uint8, (5, 3, 3), elements=st.integers(0, 1)))
 def test_most_different_pair_is_what_brute_force_finds(samples):
     pair = uncertainty.most_different(samples)

@@ -90,7 +90,6 @@ def hypothesis_settings(number: int) -> Any:
     """Returns settings that try a number of inputs, the same ones every time."""
     return settings(
         max_examples=number_of_tries(number),
-        deadline=None,
         derandomize=True,
         database=None,
         # A directory and a tally may serve all inputs of a test.

@@ -31,7 +31,7 @@ def test_weights_by_hand():
     assert weights.tolist() == [[0], [1], [0]]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.integers(-50, 50), st.integers(1, 60), st.floats(0.4, 2.5), st.integers(1, 70)
 )
@@ -68,7 +68,7 @@ def test_areas_by_hand():
     np.testing.assert_allclose(thirds, [1, 6, 17], rtol=1e-6)  # 4/3 pixels each
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     size=st.tuples(st.integers(1, 12), st.integers(1, 12)),
     target=st.tuples(st.integers(1, 20), st.integers(1, 20)),
@@ -101,7 +101,7 @@ def test_labels_that_would_vanish_keep_a_pixel():
     assert found.tolist() == [[0, 0, 0], [0, 0, 3], [0, 0, 0]]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     st.tuples(st.integers(1, 9), st.integers(1, 9)),
     st.tuples(st.integers(1, 9), st.integers(1, 9)),

@@ -53,7 +53,7 @@ def test_there_and_back_keeps_a_smooth_image():
     np.testing.assert_allclose(back, expected, atol=0.04)  # The border is cut flat.
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(1, 40), st.integers(1, 40), st.sampled_from([1, 4, 16]))
 def test_padding_is_cut_off_again(height, width, divisor):
     image = np.random.default_rng(0).normal(size=(height, width, 1))

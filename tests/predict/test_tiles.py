@@ -30,7 +30,7 @@ def test_three_tiles_by_hand():
     np.testing.assert_allclose(middle, np.minimum(first, last), atol=1e-6)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     rows=st.integers(1, 40),
     cols=st.integers(1, 40),

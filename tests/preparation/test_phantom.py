@@ -50,7 +50,7 @@ def _free_probs(presence: float, halo: float) -> np.ndarray:
     return np.concatenate([[1 - presence], presence * marked])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.floats(0.05, 0.999), st.floats(0.01, 0.99))
 def test_probs_given_marked_against_enumeration(presence, halo):
     # Three modes suffice: nothing, and two that share the rest.

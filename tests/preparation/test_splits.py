@@ -50,7 +50,7 @@ def test_assign_is_not_by_number():
         assert abs(sum(numbers) / len(numbers) - 505.5) < 90
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.sets(st.text(min_size=1, max_size=5), max_size=60))
 def test_assign_is_proportional_and_disjoint(names):
     result = splits.assign(names)

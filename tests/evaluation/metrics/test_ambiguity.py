@@ -51,7 +51,7 @@ def test_always_and_never_are_rules():
 CASES = st.lists(st.tuples(st.integers(0, 6), st.booleans()), min_size=1, max_size=30)
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(CASES)
 def test_best_rule_equals_trying_all(cases):
     counts, ambiguous = (np.array(part) for part in zip(*cases))
@@ -68,7 +68,7 @@ def test_best_rule_equals_trying_all(cases):
     assert tried[below] == max(tried[ambiguity.Rule(t)] for t in range(8))
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(CASES)
 def test_auroc_counts_pairs_and_agrees_with_mann_whitney(cases):
     scores, positive = (np.array(part) for part in zip(*cases))

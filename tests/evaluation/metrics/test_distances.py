@@ -63,7 +63,7 @@ def test_counts_stay_exact_beyond_float32():
     assert distances._intersections(mask, mask[:0])[0, 0] == 2**24 + 1
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(stacks())
 def test_is_a_metric(masks):
     d = distances.iou_distances(masks, masks)

@@ -107,7 +107,7 @@ def test_batches_and_prefixes_equal_one_by_one(statistic, both_empty, weighted):
     np.testing.assert_array_equal(whole.energy_distance, batch.energy_distance[:, -1])
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(stacks(), st.randoms(use_true_random=False), st.integers(1, 3))
 def test_zero_for_equal_multisets(graders, random, repeats):
     order = list(range(len(graders))) * repeats
@@ -115,7 +115,7 @@ def test_zero_for_equal_multisets(graders, random, repeats):
     assert ged.energy_distance(graders[order], graders) == pytest.approx(0, abs=1e-12)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(stacks(), stacks(), st.randoms(use_true_random=False))
 def test_order_and_side_do_not_matter_and_it_is_not_negative(samples, graders, random):
     value = ged.energy_distance(samples, graders)
@@ -128,7 +128,7 @@ def test_order_and_side_do_not_matter_and_it_is_not_negative(samples, graders, r
     assert ged.energy_distance(*shuffled) == pytest.approx(value, abs=1e-12)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(stacks(4), stacks(4), stacks(4))
 def test_its_root_obeys_the_triangle_inequality(first, second, third):
     def root(a, b):

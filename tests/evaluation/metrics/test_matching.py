@@ -51,7 +51,7 @@ def test_equals_trying_all_matchings_of_the_repeated_masks(num_samples, num_grad
     assert matching.hungarian_iou(samples, graders) == pytest.approx(best)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(stacks(4), stacks(4), st.randoms(use_true_random=False))
 def test_order_and_side_do_not_matter(samples, graders, random):
     value = matching.hungarian_iou(samples, graders)

@@ -88,7 +88,7 @@ def scenes(max_samples=5, height=3, width=4):
     return st.tuples(samples, labels)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(scenes())
 def test_equals_the_definition(scene):
     samples, labels = scene
@@ -196,7 +196,7 @@ def test_everything_ignored_gives_zero():
     assert switched_modes.pixel_counts(samples, labels).sum() == 0
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(scenes(max_samples=4), st.integers(0, 2**32 - 1))
 def test_ignored_pixels_count_nowhere(scene, seed):
     samples, labels = scene
@@ -219,7 +219,7 @@ def test_ignored_pixels_count_nowhere(scene, seed):
     ) == switched_modes.energy_distance(samples, labels)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(scenes(), st.randoms(use_true_random=False))
 def test_order_of_samples_and_pixels_does_not_matter(scene, random):
     samples, labels = scene

@@ -64,7 +64,7 @@ def test_diameters_by_hand():
     assert volumes.diameter_mm(single, (0.7, 0.6)) == pytest.approx(0.7)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(arrays(bool, (6, 7)))
 def test_diameter_is_the_largest_distance_of_all_outline_points(mask):
     spacing = np.array([0.7, 1.3])

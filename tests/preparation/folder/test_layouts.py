@@ -282,7 +282,7 @@ _NAMES = st.text("ab1_-", min_size=1, max_size=5).filter(
 )
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     names=st.lists(_NAMES, min_size=1, max_size=4, unique=True),
     graders=st.lists(st.sampled_from("xyz"), min_size=1, max_size=3, unique=True),

@@ -163,7 +163,7 @@ def test_mask_pattern(root):
     assert _cases(found)["b"][2] == {("2", None): "m2.png"}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.one_of(
         st.binary(max_size=80),

@@ -122,7 +122,7 @@ intervals = st.tuples(st.integers(0, 8), st.integers(0, 3)).map(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     st.lists(st.tuples(st.integers(0, 3), intervals, intervals, intervals), max_size=9)
 )

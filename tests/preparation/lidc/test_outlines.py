@@ -140,7 +140,7 @@ def shoelace(points):
     return abs(np.dot(x, np.roll(y, -1)) - np.dot(y, np.roll(x, -1))) / 2
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(
         st.tuples(st.integers(0, 30), st.integers(0, 30)),
@@ -164,7 +164,7 @@ def test_picks_theorem_and_half_planes_for_convex_outlines(points):
     np.testing.assert_array_equal(inside, left)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.integers(3, 20), min_size=5, max_size=16), st.randoms())
 def test_picks_theorem_for_star_shaped_outlines(radii, random):
     turn = random.random()
