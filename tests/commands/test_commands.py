@@ -145,10 +145,11 @@ def test_train_ensemble_that_was_stopped(call, replaced, capsys):
 )
 def test_export(call, replaced, capsys, flag, function):
     export = replaced(f"export.export.{function}", "out")
-    call("export", flag, "--out_dir=out", "--checkpoint=last", "--overwrite")
+    last = [] if function == "export_again" else ["--checkpoint=last"]
+    call("export", flag, "--out_dir=out", "--overwrite", *last)
     assert export.args == ("a", "out")
     settings = {"results": None, "overwrite": True}
-    if function != "export_again":
+    if last:
         settings["checkpoint"] = "last"
     if function != "export_ensemble":
         settings["sampling"] = {}
@@ -207,6 +208,22 @@ def test_explore(call, replaced, capsys, tmp_path):
     assert (explore.kwargs["input_path"], explore.kwargs["data_dir"]) == ("a.png", None)
     assert (explore.kwargs["crop"].slice, explore.kwargs["seed"]) == ("2", 4)
     assert capsys.readouterr().out == f"note: a note\npage: {page} (1.0 MB)\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "message"),
+    [
+        ("predict", ["--input=a", "--reach_mm=3"], "reach_mm is given, but no lesion"),
+        ("explore", ["--input=a", "--reach_mm=3"], "reach_mm is given, but no lesion"),
+        ("explore", ["--input=a", "--key=b"], "key is given, but no --data_dir"),
+        ("explore", ["--data_dir=a", "--slice=3"], "slice is given, but no --input"),
+        ("export", ["--saved_model=a", "--checkpoint=last"], "has no checkpoints"),
+    ],
+)
+def test_flags_without_effect_are_refused(call, tmp_path, name, words, message):
+    where = {"predict": "out_dir", "explore": "out", "export": "out_dir"}[name]
+    with pytest.raises(ValueError, match=message):
+        call(name, *words, f"--{where}={tmp_path / 'out'}")
 
 
 def test_figures(call, replaced):

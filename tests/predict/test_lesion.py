@@ -64,14 +64,14 @@ def _volume(stack, step_mm=2.0):
     return volumes_of(images)[0]
 
 
-def _predict(volume, model, place=(7, 24, 20), **rules):
+def _predict(volume, model, place=(7, 24, 20), sampling=None, **rules):
     return predict_lesion(
         volume,
         place,
         "rod",
         model,
         crop=CropConfig(),
-        config=PredictConfig(num_samples=_COUNT, seed=5),
+        config=PredictConfig(num_samples=_COUNT, seed=5, sampling=sampling),
         rules=LesionConfig(**{"smooth_slices": 0.0, **rules}),
     )
 
@@ -192,3 +192,6 @@ def test_models_of_other_things_are_refused(tmp_path, scan):
     whole = saved_model.load(save_threshold_model(tmp_path / "whole", eval_size=0))
     with pytest.raises(ValueError, match="a model of whole images, expected one of"):
         _predict(_volume(scan), whole)
+    fixed = save_threshold_model(tmp_path / "fixed", with_latents=False)
+    with pytest.raises(ValueError, match="'stratified', but the model has no latents"):
+        _predict(_volume(scan), saved_model.load(fixed), sampling="stratified")

@@ -12,7 +12,7 @@ import pathlib
 import re
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import FrameType, ModuleType
 from typing import Any
 
@@ -181,6 +181,22 @@ def config_from_flags(
                 value = _size(field, value)
             values[field.name] = value
     return config_class(**values, **fixed)
+
+
+def refuse_flags(names: Iterable[str], why: str) -> None:
+    """Refuses flags that would have no effect.
+
+    Raises:
+        ValueError: one of them is given.
+    """
+    for name in names:
+        if FLAGS[name].present:
+            raise ValueError(f"--{name} is given, but {why}")
+
+
+def config_flag_names(config_class: type) -> list[str]:
+    """Returns the names of the flags that `define_config_flags` defined."""
+    return [flag_name(field) for field in dataclasses.fields(config_class)]
 
 
 def flag_name(field: dataclasses.Field) -> str:

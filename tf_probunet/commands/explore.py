@@ -16,7 +16,7 @@ from absl import flags
 from tf_probunet.artifacts import pretrained
 from tf_probunet.commands import cli
 from tf_probunet.imaging.crop_config import CropConfig
-from tf_probunet.predict.config import LesionConfig
+from tf_probunet.predict.config import NO_LESION, LesionConfig
 
 flags.DEFINE_string(
     "saved_model",
@@ -39,6 +39,13 @@ def main() -> None:
     values = cli.FLAGS
     crop = cli.config_from_flags(CropConfig)
     rules = cli.config_from_flags(LesionConfig)
+    if not values.data_dir:
+        cli.refuse_flags(["split", "key"], "no --data_dir")
+    if not values.input:
+        for config in (CropConfig, LesionConfig):
+            cli.refuse_flags(cli.config_flag_names(config), "no --input")
+    elif not (crop.follows or rules.chooses):
+        cli.refuse_flags(cli.config_flag_names(LesionConfig), NO_LESION)
     model = values.saved_model or pretrained.model_path()
     from tf_probunet.explorer.explore import explore
 

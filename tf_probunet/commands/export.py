@@ -47,6 +47,8 @@ def main() -> None:
         raise ValueError(
             "expected one of --run_dir, --members and --saved_model; see --help"
         )
+    if flags_.saved_model:
+        cli.refuse_flags(["checkpoint"], "a SavedModel has no checkpoints")
     from tf_probunet.export import export
 
     out_dir, checkpoint = flags_.out_dir, flags_.checkpoint

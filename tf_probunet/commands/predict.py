@@ -16,7 +16,7 @@ from tf_probunet import files
 from tf_probunet.artifacts import pretrained
 from tf_probunet.commands import cli
 from tf_probunet.imaging.crop_config import CropConfig
-from tf_probunet.predict.config import LesionConfig, PredictConfig
+from tf_probunet.predict.config import NO_LESION, LesionConfig, PredictConfig
 
 flags.DEFINE_string(
     "saved_model",
@@ -38,9 +38,10 @@ def main() -> None:
     config = cli.config_from_flags(PredictConfig)
     rules = cli.config_from_flags(LesionConfig)
     path = cli.FLAGS.saved_model or pretrained.model_path()
-    if crop.follows or rules.point_mm is not None or rules.points is not None:
+    if crop.follows or rules.chooses:
         _predict_lesions(path, crop, config, rules)
         return
+    cli.refuse_flags(cli.config_flag_names(LesionConfig), NO_LESION)
     from tf_probunet.predict.predict import predict
 
     result = predict(

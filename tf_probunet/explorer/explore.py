@@ -60,7 +60,7 @@ def explore(
             num_samples=num_samples,
             seed=seed,
         )
-    elif crop.follows or rules.point_mm is not None or rules.points is not None:
+    elif crop.follows or rules.chooses:
         shown = scene.scene_of_lesion(
             model,
             path=str(input_path),

@@ -52,6 +52,12 @@ class PredictConfig(Checked):
     overwrite: bool = field(False, "replace earlier results of the same names")
 
 
+# Why the flags of `LesionConfig` make no sense.
+NO_LESION = (
+    "no lesion is followed: expected --center=slice,row,col, --point_mm or --points"
+)
+
+
 @dataclasses.dataclass(frozen=True)
 class LesionConfig(Checked):
     """Which lesions are followed through the slices, and how far."""
@@ -97,6 +103,11 @@ class LesionConfig(Checked):
                     "one only"
                 )
             self.point_numbers  # noqa: B018 - Fails if it makes no sense.
+
+    @property
+    def chooses(self) -> bool:
+        """Whether there is a lesion to follow, besides a voxel in `CropConfig`."""
+        return self.point_mm is not None or self.points is not None
 
     @property
     def point_numbers(self) -> tuple[float, ...] | None:

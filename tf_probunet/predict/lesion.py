@@ -134,6 +134,11 @@ def predict_lesion(
         ValueError: scan and model do not fit each other.
     """
     check_model(model)
+    if config.sampling == "stratified" and not sampling.has_latents(model):
+        raise ValueError(
+            f"{model.path}: sampling is 'stratified', but the model has no latents "
+            "that the slices of a lesion could share, expected independent"
+        )
     count = sampling.num_samples(model, config.num_samples)
     indices, frames, ended = follow(
         volume, place, model, crop=crop, config=config, rules=rules
@@ -333,7 +338,7 @@ def draw(
     )
     step = max(1, _MAX_BYTES // per_frame)
     parts = [slice(i, i + step) for i in range(0, len(frames), step)]
-    if not (model.has("prior") and model.has("decode")):
+    if not sampling.has_latents(model):
         drawn = [
             model.call("sample", images[p], count, [seed] * len(images[p]), about=about)
             for p in parts

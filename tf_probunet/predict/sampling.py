@@ -60,7 +60,7 @@ def draw(
         ValueError: the model fails on the image, or has no such sampling.
     """
     check_sampling(model, sampling)
-    if not _has_latents(model):
+    if not has_latents(model):
         yield _blend(
             image,
             lambda part: draw_set(
@@ -149,11 +149,12 @@ def check_sampling(model: LoadedModel, sampling: str) -> None:
 
 def default_sampling(model: LoadedModel) -> str:
     """Returns "stratified" for a model that can, and otherwise "independent"."""
-    can = model.has("stratified") or _has_latents(model)
+    can = model.has("stratified") or has_latents(model)
     return "stratified" if can else "independent"
 
 
-def _has_latents(model: LoadedModel) -> bool:
+def has_latents(model: LoadedModel) -> bool:
+    """Whether a model's latents can be drawn and decoded one by one."""
     return model.has("prior") and model.has("decode")
 
 
