@@ -85,6 +85,9 @@ def test_values_that_are_stretched_are_said(loaded, lesion):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         Inputs(lesion, loaded)
+    units = _with(loaded, intensity="hu", preparation={})
+    with pytest.warns(UserWarning, match="from 0.1.* to 0.5.* taken for Hounsfield"):
+        Inputs(lesion / 255, units)
 
 
 @pytest.mark.parametrize(

@@ -87,9 +87,22 @@ def test_a_model_is_fitted_again_with_arrays_of_another_kind(arrays):
     model.compile("adam")
     several = np.stack([masks] * 3, axis=1)
     for x, y in ((images, masks), (images[..., 0], several), (images, masks[:2, None])):
-        model.fit(x[: len(y)], y, batch_size=2, verbose=0, validation_data=(x, masks))
+        model.fit(x[: len(y)], y, batch_size=2, verbose=0)
         terms = model.evaluate(x[: len(y)], y, verbose=0, return_dict=True)
         assert np.isfinite(terms["loss"])
+
+
+def test_callbacks_keep_the_best_of_several_epochs(arrays, tmp_path):
+    model = pu.UNet(num_classes=2, image_channels=1, **_TINY)
+    model.compile("adam")
+    keep = tf.keras.callbacks.ModelCheckpoint(
+        str(tmp_path / "best"), save_best_only=True
+    )
+    fit = model.fit(
+        *arrays, validation_split=0.5, epochs=3, verbose=0, callbacks=[keep]
+    )
+    assert len(fit.history["val_loss"]) == 3
+    assert pu.load(tmp_path / "best").name == "unet"
 
 
 def test_a_data_set_of_tuples_is_the_same_as_arrays(arrays):
@@ -142,6 +155,8 @@ def test_arguments_that_do_not_fit_are_refused(network, arrays, tmp_path):
         for method in (network.fit, network.evaluate):
             with pytest.raises(ValueError, match=r"masks hold .*, expected labels 0 t"):
                 method(arrays[0], labels, verbose=0)
+    with pytest.raises(ValueError, match="images hold values from 0 .*expected uint8"):
+        network.fit(arrays[0] * 1.0, arrays[1])
     with pytest.raises(ValueError, match="num_samples is 0, expected a whole number"):
         network.sample(arrays[0], 0)
     with pytest.raises(TypeError, match="chanels"):

@@ -33,7 +33,8 @@ def test_sizes_that_do_not_fit_are_named():
         _plan(pad=False)
     assert str(caught.value) == (
         "x.png: 20x30 pixels, but the model needs multiples of 8, such as 16x24 or "
-        "24x32; give --pad, --center or --region"
+        "24x32; give --pad or --region, or resize the image as those of the training "
+        "were"
     )
     with pytest.raises(ValueError, match=r"4x4 pixels, .* such as 8x8; give --pad"):
         _plan(grid.Region(0, 0, 4, 4), pad=False)

@@ -158,11 +158,19 @@ class Inputs:
             values=value_kind(image.dtype),
         )
         whole = intensity.CropConfig()
+        low, high = image.min(), image.max()
+        is_fraction = image.dtype.kind == "f" and 0 <= low < high <= 1
+        if is_fraction and self._model.dataset["intensity"] == "hu":
+            warnings.warn(
+                f"{name}: values from {low:g} to {high:g} are taken for Hounsfield "
+                "units, from which the model has learned",
+                stacklevel=5,
+            )
         if intensity.is_rescaled(given, self._model, whole):
             warnings.warn(
-                f"{name}: {image.dtype} values from {image.min():g} to "
-                f"{image.max():g} become 0 to 1, as those of each training image did; "
-                "uint8 and real numbers from 0 to 1 are kept",
+                f"{name}: {image.dtype} values from {low:g} to {high:g} become 0 to 1, "
+                "as those of each training image did; uint8 and real numbers from 0 to "
+                "1 are kept",
                 stacklevel=5,
             )
         pixels = intensity.fit_channels(given, self._model)

@@ -30,7 +30,7 @@ class _KerasHabits(SegmentationModel):
     """Lets a model take keyword arguments, arrays, integer seeds and (x, y) tuples."""
 
     registry_name: str
-    _kinds = ""
+    _fitted = _evaluated = ""
 
     def __init__(
         self,
@@ -80,12 +80,18 @@ class _KerasHabits(SegmentationModel):
 
     def fit(self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any) -> Any:
         """Trains on arrays or a data set; arguments as in Keras."""
-        self._expect(x, y, kwargs.get("validation_data"))
+        self._check(x, y)
+        kind = _kind((x, y))
+        if kind != self._fitted:  # Keras would merge old and new shapes into unknown.
+            self._fitted, self.train_function = kind, None
         return super().fit(x, y, *args, **kwargs)
 
     def evaluate(self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any) -> Any:
         """Computes the objective of arrays or a data set; arguments as in Keras."""
-        self._expect(x, y)
+        self._check(x, y)
+        kind = _kind((x, y))
+        if kind != self._evaluated:
+            self._evaluated, self.test_function = kind, None
         return super().evaluate(x, y, *args, **kwargs)
 
     def sample(
@@ -156,6 +162,7 @@ class _KerasHabits(SegmentationModel):
         self,
         filepath: files.Path,
         overwrite: bool = True,
+        options: Any = None,
         *,
         class_names: Sequence[str] | None = None,
     ) -> pathlib.Path:
@@ -164,6 +171,7 @@ class _KerasHabits(SegmentationModel):
         Args:
             filepath: a directory.
             overwrite: replace a SavedModel that is there; nothing else is replaced.
+            options: not used; callbacks of Keras give it.
             class_names: of the labels 0, 1, ..., the background first.
 
         Returns:
@@ -192,12 +200,19 @@ class _KerasHabits(SegmentationModel):
             overwrite=overwrite,
         )
 
-    def _expect(self, x: Any, y: Any, *others: Any) -> None:
-        """Checks masks, and makes Keras trace its steps anew for other shapes.
+    def _check(self, x: Any, y: Any) -> None:
+        """Checks the values of arrays; those of data sets are not known yet.
 
-        Keras would merge old and new shapes into unknown ones.
+        Raises:
+            ValueError: images or masks hold values that make no sense.
         """
         if y is not None:
+            low, high = np.min(x), np.max(x)
+            if np.asarray(x).dtype != np.uint8 and not 0 <= low <= high <= 1:
+                raise ValueError(
+                    f"images hold values from {low:g} to {high:g}, expected uint8, or "
+                    "real numbers from 0 to 1"
+                )
             low, high = np.min(y), np.max(y)
             most = self.config.num_classes - 1
             ignored = self.config.ignore_label
@@ -206,9 +221,6 @@ class _KerasHabits(SegmentationModel):
                     f"masks hold values from {low:g} to {high:g}, expected labels 0 to "
                     f"{most}"
                 )
-        kinds = _kind((x, y, *others))
-        if kinds != self._kinds:
-            self._kinds, self.train_function, self.test_function = kinds, None, None
 
     def _batch(self, data: Any) -> Batch:
         if isinstance(data, dict):

@@ -347,8 +347,8 @@ class Predictor:
     def _require(self, function: str) -> None:
         if not self._model.has(function):
             raise ValueError(
-                f"{self.path}: a {self.name} without {function}, expected a model with "
-                "latents"
+                f"{self.path}: the model {self.name} has no {function}, expected one "
+                "with latents"
             )
 
 

@@ -237,5 +237,6 @@ def _size_message(shape: tuple[int, int], at: str, divisor: int, about: str) -> 
         sizes = f"{below[0]}x{below[1]} or {sizes}"
     return (
         f"{about}: {shape[0]}x{shape[1]} pixels{at}, but the model needs multiples of "
-        f"{divisor}, such as {sizes}; give --pad, --center or --region"
+        f"{divisor}, such as {sizes}; give --pad or --region, or resize the image as "
+        "those of the training were"
     )
