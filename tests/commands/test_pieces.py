@@ -71,6 +71,19 @@ def test_a_piece_that_was_stopped_is_done_again_and_its_time_counts(work, tmp_pa
     assert (tmp_path / "calls").read_text() == "\n\n"
 
 
+def test_a_piece_with_other_flags_needs_another_directory(work, tmp_path):
+    flag_file = tmp_path / "some.flags"
+    flag_file.write_text("--steps=4\n")
+    words = ("train", work, tmp_path, f"--flagfile={flag_file}", "--beta=1")
+    Pieces(tmp_path / "out", {}).run(*words)
+    Pieces(tmp_path / "out", {}).run(*words)
+    with pytest.raises(ValueError, match="--beta=1 instead of --beta=2; choose anoth"):
+        Pieces(tmp_path / "out", {}).run(*words[:-1], "--beta=2")
+    flag_file.write_text("--steps=8\n")
+    with pytest.raises(ValueError, match="train was .* --steps=4 instead of --steps=8"):
+        Pieces(tmp_path / "out", {}).run(*words)
+
+
 def test_other_settings_need_another_directory(tmp_path):
     Pieces(tmp_path / "out", {"steps": 3, "num_members": 2})
     with pytest.raises(ValueError, match="with steps 3, not 4; choose another"):

@@ -6,7 +6,7 @@ import pytest
 from helpers import datasets, saved_models
 from helpers.evaluations import DOUBTFUL, SURE, alternate, lesion
 
-from tf_probunet.evaluation import protocol_table
+from tf_probunet.evaluation import protocol_table, sources
 from tf_probunet.evaluation.protocols import PROTOCOLS
 
 
@@ -35,5 +35,30 @@ def test_every_protocol_scores_the_same_samples(tmp_path):
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(
         PROTOCOLS
     )
+    assert not list((tmp_path / "out").glob(".parts"))
     with pytest.raises(ValueError, match="exists already"):
         protocol_table.score_all(model, info.data_dir, tmp_path / "out")
+
+
+def test_goes_on_after_an_interruption(tmp_path, monkeypatch):
+    spec = datasets.spec(class_names=("none", "lesion"), num_graders=2)
+    info = datasets.write(tmp_path / "data", {"val": [lesion(0, DOUBTFUL)]}, spec)
+    model = saved_models.save(tmp_path / "model", alternate, info)
+    expected = protocol_table.score_all(model, info.data_dir, tmp_path / "whole")
+    evaluate, done = protocol_table.evaluate.evaluate, []
+
+    def stop_at_the_third(config):
+        done.append(config.protocol)
+        if len(done) == 3:
+            raise KeyboardInterrupt
+        return evaluate(config)
+
+    monkeypatch.setattr(protocol_table.evaluate, "evaluate", stop_at_the_third)
+    with pytest.raises(KeyboardInterrupt):
+        protocol_table.score_all(model, info.data_dir, tmp_path / "out")
+    # The samples are there: none are drawn again.
+    monkeypatch.setattr(sources.SavedModel, "draw", None)
+    found = protocol_table.score_all(model, info.data_dir, tmp_path / "out")
+    assert {n: r["ged"] for n, r in found.items()} == {
+        n: r["ged"] for n, r in expected.items()
+    }

@@ -1,5 +1,6 @@
 """From results directories to files, and the command line."""
 
+import json
 import pathlib
 import subprocess
 import sys
@@ -76,6 +77,24 @@ def test_all_figures_of_street_scenes(street_dir, tmp_path):
         "mode_histograms_s.png",
         "uncertainty_s.png",
     }
+
+
+def test_models_are_compared_on_the_images_that_all_kept(tmp_path):
+    for number, saved in enumerate((3, 1)):
+        results_writer.write_lesion_results(
+            tmp_path / str(number), num_images=4, saved=saved
+        )
+    path = tmp_path / "1" / "results.json"
+    results = json.loads(path.read_text())
+    results["protocol"]["sampling"] = "stratified"
+    path.write_text(json.dumps(results))
+    found = make.read_results([str(tmp_path / "0"), str(tmp_path / "1")])
+    request = make.Request(results=found)
+    paths = make.make("sample_comparison", request, str(tmp_path), lambda line: None)
+    assert names(paths) == {"sample_comparison_image-000.png"}
+    paths = make.make("reliability", request, str(tmp_path), lambda line: None)
+    text = next(p for p in paths if p.name == "reliability.svg").read_text()
+    assert "1 (stratified)" in text
 
 
 def test_second_run_writes_the_same_bytes(street_dir, tmp_path):

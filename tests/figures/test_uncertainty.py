@@ -39,6 +39,14 @@ def test_most_different_pair_of_street_scenes():
     assert pair.second == 3 and pair.distance > 0.5
 
 
+def test_the_background_of_many_classes_is_not_scored():
+    samples = np.zeros((3, 8, 8), np.uint8)
+    samples[0, :4, :4], samples[1, :4, :4], samples[2, 4:, 4:] = 28, 28, 29
+    assert uncertainty.most_different(samples, 30) == (0, 2, 1.0)
+    shares = uncertainty.class_shares(samples, 30)
+    assert shares[28, 0, 0] == pytest.approx(2 / 3) and shares[29, 7, 7] > 0.3
+
+
 def test_of_equally_different_pairs_the_one_that_marks_most_is_taken():
     samples = np.zeros((3, 4, 4), np.uint8)
     samples[1, 0, 0] = 1

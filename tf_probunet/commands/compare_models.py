@@ -78,7 +78,7 @@ flags.DEFINE_list(
 )
 KEPT = (
     "data_dir split limit settings steps kl_warmup_steps num_members member_steps "
-    "num_train num_val num_test size many_samples train_minutes common"
+    "num_train num_val num_test many_samples train_minutes common"
 ).split()
 NEWER = ("train_minutes", "common")
 

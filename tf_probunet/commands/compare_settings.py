@@ -12,6 +12,7 @@ changes.
 
 import functools
 import re
+import shlex
 
 from absl import flags
 
@@ -41,7 +42,7 @@ def score(pieces: Pieces, change: str, seed: int) -> float:
         f"--data_dir={values.data_dir}",
     ]
     # The change comes last, so that it wins over the common flags.
-    words += [*values.common.split(), *change.split()]
+    words += [*shlex.split(values.common), *shlex.split(change)]
     pieces.run(f"train_{name}", *words, f"--run_dir={run_dir}", f"--seed={seed}")
     best = files.read_json(run_dir / "best.json", "best validation")
     files.check_fields(best, {"ged": [int, float]}, run_dir / "best.json")

@@ -401,7 +401,7 @@ def multiply_adds(pieces: Pieces, model: Candidate, size: int) -> int:
         found = cost.cost(described.network, size, size, members)
         return {"multiply_adds": found.multiply_adds(min(16, most))}
 
-    return pieces.remember(f"cost_{model.key}", count)["multiply_adds"]
+    return pieces.remember(f"cost_{model.key}_{size}", count)["multiply_adds"]
 
 
 def saved_model(pieces: Pieces, model: Candidate) -> pathlib.Path:
@@ -417,7 +417,8 @@ def time_samples(pieces: Pieces, model: Candidate, size: int) -> tuple[float, in
         the numbers of the first.
     """
     path = saved_model(pieces, model)
-    times = pieces.remember(f"time_{model.key}", lambda: _time_samples(path, size, 20))
+    name = f"time_{model.key}_{size}"
+    times = pieces.remember(name, lambda: _time_samples(path, size, 20))
     return times["seconds"], times["samples"]
 
 

@@ -12,10 +12,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import IO, TypeVar
+from typing import IO, Any, TypeVar
 
 from tf_probunet import files, locks
 from tf_probunet.artifacts import pretrained
+from tf_probunet.commands import cli
 
 _INTERRUPTED = 130
 # TensorFlow's number of threads. Without it, TensorFlow uses all cores.
@@ -80,8 +81,17 @@ class Pieces:
             SystemExit: the command failed or was stopped; with its exit code.
         """
         note = self._notes / f"{name}.json"
-        before = files.read_json(note, "note") if note.exists() else {"seconds": 0.0}
+        before: dict[str, Any] = {"seconds": 0.0}
+        if note.exists():
+            before = files.read_json(note, "note")
         files.check_fields(before, {"seconds": [int, float]}, note)
+        given = _resolved(words)
+        if before.get("done") and before.get("flags", given) != given:
+            raise ValueError(
+                f"{self.path}: {name} was made with other flags (or the flag file has "
+                f"changed), {_difference(before['flags'], given)}; choose another "
+                "--out_dir"
+            )
         if before.get("done"):
             print(f"{name}: done before", flush=True)
             self._seconds[name] = before["seconds"]
@@ -102,7 +112,7 @@ class Pieces:
             print(f"{name}: {ended}", flush=True)
         if code:
             sys.exit(code)
-        files.write_json(note, {"seconds": seconds, "done": True})
+        files.write_json(note, {"seconds": seconds, "done": True, "flags": given})
         self._seconds[name] = seconds
         return seconds
 
@@ -191,6 +201,19 @@ class Pieces:
         if not note.exists():
             files.write_json(note, compute())
         return files.read_json(note, "note")
+
+
+def _resolved(words: Sequence[object]) -> list[str]:
+    """Returns the words of a command with the content of its flag files."""
+    plain = cli.with_packaged_flag_files([*map(str, words)])
+    return cli.FLAGS.read_flags_from_files(plain)
+
+
+def _difference(before: Sequence[str], now: Sequence[str]) -> str:
+    """Says which flags two commands do not have in common."""
+    lost = [word for word in before if word not in now]
+    new = [word for word in now if word not in before]
+    return f"{' '.join(lost) or 'nothing'} instead of {' '.join(new) or 'nothing'}"
 
 
 def _command_line(name: str, *flags: str) -> list[str]:

@@ -149,6 +149,8 @@ def _column_rows(
     for result, interval in zip(present, intervals):
         values = _values(result, column)
         row = _row(column, result.title, interval)
+        if metric is not _GED:  # A protocol may match fewer samples.
+            row["num_samples"] = tables.sample_count(metric, result.summary)
         competes = _competes(result, metric)
         row["best"] = competes and _is_best(interval["mean"], means, metric.best)
         if result.name != reference and values and baseline:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pathlib
-import tempfile
 from collections.abc import Mapping
 from typing import Any
 
-from tf_probunet import files
+from tf_probunet import files, locks, resume
 from tf_probunet.dataset import input_pipeline, records
 from tf_probunet.evaluation import evaluate, sample_files, sources, tables
 from tf_probunet.evaluation.config import EvaluationConfig
@@ -16,6 +15,7 @@ from tf_probunet.evaluation.summary import METRICS
 from tf_probunet.progress import Progress
 
 
+@locks.holding("out_dir")
 def score_all(
     saved_model: files.Path,
     data_dir: files.Path,
@@ -26,6 +26,8 @@ def score_all(
     seed: int = 0,
 ) -> dict[str, dict[str, Any]]:
     """Draws the samples of each image once, and scores them by each protocol.
+
+    After an interruption the same call continues, with the samples that there are.
 
     Args:
         saved_model: of `run/export.py`.
@@ -42,29 +44,41 @@ def score_all(
         FileNotFoundError: the model or the data do not exist.
         ValueError: they do not fit each other, or `out_dir` already holds results.
     """
-    out_dir = pathlib.Path(out_dir)
-    for name in PROTOCOLS:
-        evaluate.results_dir.refuse_existing(out_dir / name, overwrite=False)
-    out_dir.mkdir(parents=True, exist_ok=True)
+    out_dir, info = pathlib.Path(out_dir), records.read_info(data_dir)
     model = sources.SavedModel(saved_model, seed)
-    with tempfile.TemporaryDirectory(dir=out_dir) as samples_dir:
-        _draw(model, records.read_info(data_dir), split, limit, samples_dir)
-        return {
-            name: evaluate.evaluate(
-                EvaluationConfig(
-                    data_dir=str(data_dir),
-                    out_dir=str(out_dir / name),
-                    samples_dir=samples_dir,
-                    split=split,
-                    validation_split="",
-                    limit=limit,
-                    eval_size=model.data.frame_size,
-                    save_samples=0,
-                    protocol=name,
-                )
+    settings = {
+        "model": model.description["fingerprint"],
+        "data": info.fingerprint,
+        "split": split,
+        "limit": limit,
+        "seed": seed,
+    }
+    parts_dir = resume.parts_dir(out_dir, settings)
+    started = parts_dir.is_dir()
+    if not started:
+        for name in PROTOCOLS:
+            evaluate.results_dir.refuse_existing(out_dir / name, overwrite=False)
+    resume.remove_parts(out_dir, keep=parts_dir)
+    _draw(model, info, split, limit, parts_dir)
+    results = {
+        name: evaluate.evaluate(
+            EvaluationConfig(
+                data_dir=str(data_dir),
+                out_dir=str(out_dir / name),
+                samples_dir=str(parts_dir),
+                split=split,
+                validation_split="",
+                limit=limit,
+                eval_size=model.data.frame_size,
+                save_samples=0,
+                protocol=name,
+                overwrite=started,
             )
-            for name in PROTOCOLS
-        }
+        )
+        for name in PROTOCOLS
+    }
+    resume.remove_parts(out_dir)
+    return results
 
 
 def table(results: Mapping[str, dict[str, Any]]) -> list[list[str]]:
@@ -102,9 +116,9 @@ def _draw(
     info: records.DatasetInfo,
     split: str,
     limit: int,
-    samples_dir: str,
+    samples_dir: pathlib.Path,
 ) -> None:
-    """Writes the samples of a split, as many as any protocol takes."""
+    """Writes the samples of a split that are missing, as many as a protocol takes."""
     model.check(info)
     most = max(max(p.num_samples) for p in PROTOCOLS.values() if p.num_samples)
     size = model.data.frame_size
@@ -114,6 +128,8 @@ def _draw(
     try:
         for place, example in enumerate(examples.take(total).as_numpy_iterator()):
             key = example["key"].decode()
+            if (samples_dir / f"{sample_files.file_name(key)}.npz").exists():
+                continue
             drawn = model.draw([key], example["image"][None], most)
             sample_files.write(samples_dir, key, drawn.labels[0])
             progress.update(place + 1)

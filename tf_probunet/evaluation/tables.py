@@ -59,7 +59,7 @@ def csv_table(results: dict[str, Any]) -> str:
     largest = max(map(int, results["ged"]))
     for metric in METRICS:
         if metric.name in results:
-            taken = _sample_count(metric, results)
+            taken = sample_count(metric, results)
             writer.writerow([metric.name, taken, *_numbers(results[metric.name])])
     for metric in SCALARS:
         value = lookup(results, metric.name)
@@ -207,7 +207,7 @@ def _metric_table(results: dict[str, Any]) -> list[list[str]]:
     rows = [[f"with {largest} samples", "value"]]
     for metric in METRICS:
         if metric.name in results:
-            count = _sample_count(metric, results)
+            count = sample_count(metric, results)
             title = metric.title + (f", {count} samples" if count != largest else "")
             rows.append([title, with_bounds(results[metric.name])])
     for metric in SCALARS:
@@ -244,7 +244,7 @@ def _class_table(results: dict[str, Any]) -> list[list[str]]:
     return rows
 
 
-def _sample_count(metric: Metric, results: dict[str, Any]) -> int:
+def sample_count(metric: Metric, results: dict[str, Any]) -> int:
     """Returns how many samples a metric takes: all, but a protocol may match fewer."""
     matched = lookup(results, "protocol.matching_samples")
     if metric.name == "hungarian_iou" and matched is not None:

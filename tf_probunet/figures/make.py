@@ -184,13 +184,18 @@ def _sample_comparison(request: Request) -> Named:
         raise UnavailableError(
             "there is only one model; expected two or more to compare"
         )
-    shown = request.samples(first, 2)
-    rest = [results.samples(shown.keys) for results in others]
+    kept = [set(results.samples().keys) for results in others]
+    keys = [key for key in first.samples().keys if all(key in one for one in kept)]
+    if not keys:
+        raise UnavailableError("the models kept the samples of no image in common")
+    wanted = request.keys or keys[: request.num_images or 2]
+    shown = first.samples(wanted)
+    rest = [results.samples(wanted) for results in others]
     for n, key in enumerate(shown.keys):
         truth = sample_grid.ground_truth(
             shown.graders[n], _is_switched(first), request.num_samples - 1
         )
-        samples = {first.name: shown.samples[n][: request.num_samples]}
+        samples = {first.title: shown.samples[n][: request.num_samples]}
         for results, theirs in zip(others, rest):
             samples[results.title] = theirs.samples[n][: request.num_samples]
         figure = sample_grid.compare(
@@ -206,8 +211,8 @@ def _sample_comparison(request: Request) -> Named:
 
 def _mode_calibration(request: Request) -> Named:
     models = request.models()
-    counts = {r.name: mode_calibration.mode_counts(r) for r in models}
-    undecided = {r.name: mode_calibration.undecided_share(r) for r in models}
+    counts = {r.title: mode_calibration.mode_counts(r) for r in models}
+    undecided = {r.title: mode_calibration.undecided_share(r) for r in models}
     yield "mode_calibration", mode_calibration.draw(counts, undecided)
 
 
@@ -242,7 +247,7 @@ def _ambiguity(request: Request) -> Named:
 
 
 def _uncertainty(request: Request) -> Named:
-    chosen = {r.name: request.samples(r, 6) for r in request.models()}
+    chosen = {r.title: request.samples(r, 6) for r in request.models()}
     several = {name: s for name, s in chosen.items() if len(s.samples[0]) > 1}
     if not several:
         raise UnavailableError("there is one sample per image; expected two or more")
@@ -264,7 +269,7 @@ def _reliability(request: Request) -> Named:
         ("reliability", "pixel", "a pixel"),
         ("presence_reliability", "presence", "anything"),
     ):
-        models = {r.name: reliability.of_results(r, name) for r in request.models()}
+        models = {r.title: reliability.of_results(r, name) for r in request.models()}
         yield stem, reliability.draw(models, what)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -11,14 +12,13 @@ from matplotlib.axes import Axes
 from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.figure import Figure
 
-from tf_probunet.dataset.cityscapes_labels import NUM_CLASSES
+from tf_probunet.dataset.cityscapes_labels import IGNORE_LABEL, NUM_CLASSES
 from tf_probunet.evaluation.metrics import distances
 from tf_probunet.figures import pictures, style
 
 # The bands of the share of samples that mark a pixel.
 BAND_EDGES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
-_CLASSES = distances.LabelSet(tuple(range(NUM_CLASSES)), NUM_CLASSES)
 _GAP = 0.05
 _TOP = 0.38
 _BAR_HEIGHT = 0.3
@@ -43,9 +43,9 @@ def mean_map(samples: np.ndarray) -> np.ndarray:
     return pictures.foreground(samples).mean(axis=0)
 
 
-def class_shares(samples: np.ndarray) -> np.ndarray:
+def class_shares(samples: np.ndarray, num_classes: int = NUM_CLASSES) -> np.ndarray:
     """Returns the share of each class among samples [S, H, W], [K, H, W]."""
-    return np.stack([(samples == k).mean(axis=0) for k in range(NUM_CLASSES)])
+    return np.stack([(samples == k).mean(axis=0) for k in range(num_classes)])
 
 
 def entropy_bits(shares: np.ndarray) -> np.ndarray:
@@ -53,19 +53,21 @@ def entropy_bits(shares: np.ndarray) -> np.ndarray:
     return -(shares * np.log2(np.where(shares > 0, shares, 1))).sum(axis=0) + 0.0
 
 
-def _most_bits(samples: Sequence[np.ndarray]) -> float:
+def _most_bits(samples: Sequence[np.ndarray], num_classes: int) -> float:
     """Returns where the scale of entropies ends: their largest, and at least one bit.
 
     All images share the scale, so that one with less entropy looks darker.
     """
-    return max(1.0, *(float(entropy_bits(class_shares(s)).max()) for s in samples))
+    shares = (class_shares(s, num_classes) for s in samples)
+    return max(1.0, *(float(entropy_bits(s).max()) for s in shares))
 
 
-def most_different(samples: np.ndarray) -> Pair:
+def most_different(samples: np.ndarray, num_classes: int = 0) -> Pair:
     """Finds the two samples that are furthest apart.
 
     Args:
-        samples: [S, H, W] binary, or with up to 24 classes; at least two.
+        samples: [S, H, W] binary, or with several classes; at least two.
+        num_classes: with a background, which is not scored; 0 for street scenes.
 
     Returns:
         The pair; among equal distances, the pair that marks most pixels. Two empty
@@ -80,7 +82,10 @@ def most_different(samples: np.ndarray) -> Pair:
         samples = pictures.foreground(samples).astype(np.uint8)
         between = distances.self_distances(samples, name="samples")
     else:
-        between = distances.self_distances(samples, name="samples", labels=_CLASSES)
+        labels = distances.LabelSet(tuple(range(NUM_CLASSES)), NUM_CLASSES)
+        if num_classes:
+            labels = distances.LabelSet.of_foreground(num_classes, IGNORE_LABEL)
+        between = distances.self_distances(samples, name="samples", labels=labels)
     first, second = np.triu_indices(len(samples), 1)
     apart = between[first, second]
     marked = (samples > 0).sum(axis=(1, 2))
@@ -136,7 +141,8 @@ def draw(
         sheet.page.text(
             sheet.page.width / 2, 0.04, title, ha="center", va="top", fontsize=9
         )
-    most_bits = 1.0 if binary else _most_bits(samples)
+    num_classes = len(class_names) or NUM_CLASSES
+    most_bits = 1.0 if binary else _most_bits(samples, num_classes)
     for row in range(len(images)):
         view = _View(images[row], graders[row], samples[row], most_bits, class_names)
         axes = [sheet.axes(row, c) for c in range(len(columns))]
@@ -231,7 +237,12 @@ class _View:
         self.class_names = class_names
         self.image, self.graders, self.samples = image, graders, samples
         self.most_bits = most_bits
-        self.pair = most_different(samples)
+        self.pair = most_different(samples, len(class_names))
+
+    @functools.cached_property
+    def shares(self) -> np.ndarray:
+        """The share of each class among the samples, [K, H, W]."""
+        return class_shares(self.samples, len(self.class_names) or NUM_CLASSES)
 
     def caption(self) -> str:
         """Returns the distance between the most different samples, as text."""
@@ -291,11 +302,11 @@ def _show_truth(axis: Axes, view: _View) -> None:
 
 
 def _show_frequent(axis: Axes, view: _View) -> None:
-    _show_classes(axis, view, class_shares(view.samples).argmax(axis=0))
+    _show_classes(axis, view, view.shares.argmax(axis=0))
 
 
 def _show_class_entropy(axis: Axes, view: _View):
-    bits = entropy_bits(class_shares(view.samples))
+    bits = entropy_bits(view.shares)
     return pictures.show_array(axis, bits, cmap="magma", vmin=0, vmax=view.most_bits)
 
 
