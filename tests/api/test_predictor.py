@@ -129,5 +129,5 @@ def test_a_model_without_latents_says_so(phantom_dir, tmp_path):
     with pytest.raises(ValueError, match="the made_up in .*model has no latents"):
         model.sample(image, sampling="stratified")
     for function, arguments in (("prior", ()), ("decode", (np.zeros([1, 6]),))):
-        with pytest.raises(ValueError, match=f"model: a made_up without {function}"):
+        with pytest.raises(ValueError, match=f"model made_up has no {function}"):
             getattr(model, function)(image, *arguments)

@@ -4,7 +4,7 @@ import pytest
 
 from tf_probunet.training import collapse
 
-HEALTHY = {"kl": 1.2, "kl_0": 1.0, "kl_1": 0.2, "diversity": 0.9, "loss": 3.0}
+HEALTHY = {"kl": 1.2, "kl_0": 1.0, "kl_1": 0.2, "diversity": 0.9, "prior_spread": 0.2}
 
 
 def test_active_latents_are_those_with_a_divergence():
@@ -23,6 +23,7 @@ def test_a_healthy_model_is_not_warned_of():
     [
         ({"kl_1": 0.001}, ["only 1 of 2 latent dimensions are active"]),
         ({"diversity": 0.01}, ["only 1.0% of the images have samples that differ"]),
+        ({"prior_spread": 0.009}, ["the prior is the same for all images"]),
         (
             {"kl_0": 0.0, "kl_1": 0.0, "diversity": 0.0},
             ["only 0 of 2 latent dimensions", "only 0.0% of the images"],

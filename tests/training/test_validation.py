@@ -67,6 +67,28 @@ def test_a_collapse_is_reported_once_and_logged(phantom_dir, tmp_path, capsys):
     assert "latent dimensions are active" in logged[min(logged)]
 
 
+def test_a_prior_that_does_not_see_the_image_is_noticed(phantom_dir, finished):
+    model = RunDir(finished[0]).load_model("best")
+    info, config = records.read_info(phantom_dir), tiny.run()
+    validator = validation.Validator(model, info, config)
+    moments = [
+        (prior.mean().numpy(), prior.stddev().numpy())
+        for prior in (model.prior(batch["image"]) for batch in validator._examples)
+    ]
+    mean, stddev = (np.concatenate(parts) for parts in zip(*moments))
+    ratios = [*(mean.std(0) / stddev.mean(0)), *np.log(stddev).std(0)]
+    assert validator.prior_spread() == pytest.approx(max(ratios), rel=1e-3)
+    assert json.loads((finished[0] / "best.json").read_text())["prior_spread"] > 0.001
+    # A net whose last features are 0 for every image gives its biases.
+    kernel = model.prior_net.trainable_variables[-2]
+    kernel.assign(tf.zeros_like(kernel))
+    assert validator.prior_spread() == 0
+    fixed = validation.Validator(
+        models.build(tiny.run(fixed_prior=True).model), info, config
+    )
+    assert fixed.prior_spread() is None
+
+
 def test_a_healthy_run_has_its_diversity_in_the_log(finished):
     scalars = logs.read_scalars(finished[0])
     assert set(scalars["validation/diversity"]) == {4, 6}

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 # A dimension with a smaller mean KL divergence carries no information.
 ACTIVE_NATS = 0.01
+# Priors with a smaller spread are the same for all images. Usual ones are above 0.1.
+MIN_PRIOR_SPREAD = 0.01
 # With a smaller share of images whose samples differ, sampling is pointless.
 MIN_DIVERSITY = 0.02
 
@@ -26,7 +28,7 @@ def warning(scores: Mapping[str, float], *, is_stochastic: bool) -> str | None:
     Args:
         scores: the scores of a validation. They include `diversity`, the share of
             images whose samples are not all the same, and, for a model with latents,
-            `kl_0`, `kl_1` and so on.
+            `kl_0`, `kl_1` and so on, and `prior_spread`.
         is_stochastic: whether the samples should differ.
 
     Returns:
@@ -43,6 +45,8 @@ def warning(scores: Mapping[str, float], *, is_stochastic: bool) -> str | None:
         signs.append(
             f"only {scores['diversity']:.1%} of the images have samples that differ"
         )
+    if scores.get("prior_spread", 1.0) < MIN_PRIOR_SPREAD:
+        signs.append("the prior is the same for all images")
     return f"{'; '.join(signs)}: see docs/training.md" if signs else None
 
 

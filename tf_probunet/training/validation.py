@@ -84,6 +84,24 @@ class Validator:
             differ.append(bool((samples != samples[:1]).any()))
         return {"ged": float(np.mean(scores)), "diversity": float(np.mean(differ))}
 
+    def prior_spread(self) -> float | None:
+        """Returns how much the prior differs between images; None if it is fixed.
+
+        It is the standard deviation over the images of the prior's means, relative to
+        the prior's own deviations, or of the logarithms of these; the largest of all
+        dimensions.
+        """
+        if getattr(self._model, "prior_net", None) is None or self._num_images < 2:
+            return None
+        moments = []
+        for batch in self._examples:
+            seen = input_pipeline.central_crop(batch["image"].numpy(), self._size)
+            mirrored = input_pipeline.mirror_pad(seen, self._divisor)
+            moments.append(self._moments(mirrored))
+        mean, stddev = (np.concatenate(parts) for parts in zip(*moments))  # [N, L]
+        relative = mean.std(axis=0) / stddev.mean(axis=0)
+        return float(max(relative.max(), np.log(stddev).std(axis=0).max()))
+
     def best_foreground_shift(self) -> float:
         """Returns the shift of the foreground's logit with the smallest distance.
 
@@ -130,6 +148,14 @@ class Validator:
     @functools.cached_property
     def _terms(self) -> Callable[[Batch], dict[str, tf.Tensor]]:
         return tf.function(self._model.validation_terms, reduce_retracing=True)
+
+    @functools.cached_property
+    def _moments(self) -> Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]:
+        def moments(image: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            prior = self._model.prior(image)
+            return prior.mean(), prior.stddev()
+
+        return tf.function(moments, reduce_retracing=True)
 
     @functools.cached_property
     def _margins(self) -> Callable[..., tf.Tensor]:
@@ -223,6 +249,9 @@ class Validation(StepCallback):
         active = collapse.active_latents(scores)
         if active is not None:
             scores["active_latents"] = active
+        spread = self._validator.prior_spread()
+        if spread is not None:
+            scores["prior_spread"] = spread
         return scores
 
     def _keep_if_best(self, scores: dict[str, float]) -> None:
