@@ -72,3 +72,10 @@ def test_seeds_are_numbers(phantom_dir, tmp_path):
     assert done.returncode == 1
     assert done.stderr == "error: seeds has 'x', expected numbers like 0,1,2\n"
     assert not (tmp_path / "out").exists()
+
+
+def test_a_missing_flag_file_is_one_line(phantom_dir, tmp_path):
+    done = _run(phantom_dir, tmp_path, "--settings=missing.flags", "--seeds=0")
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
+    assert "missing.flags" in done.stderr

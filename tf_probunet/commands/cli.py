@@ -276,7 +276,7 @@ def _guarded(main: Callable[[], int | None]) -> None:
     except KeyboardInterrupt:
         sys.stderr.write("\ninterrupted\n")
         sys.exit(130)
-    except (ValueError, OSError) as error:
+    except (flags.Error, ValueError, OSError) as error:
         if os.environ.get("TF_PROBUNET_TRACEBACK"):
             raise
         _fail(error)
