@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 # A dimension with a smaller mean KL divergence carries no information.
 ACTIVE_NATS = 0.01
-# Priors with a smaller spread are the same for all images. That of `make demo` has 0.06.
+# Priors with a smaller spread are the same for all images. `make demo` ends with 0.06.
 MIN_PRIOR_SPREAD = 0.01
 # With a smaller share of images whose samples differ, sampling is pointless.
 MIN_DIVERSITY = 0.02
