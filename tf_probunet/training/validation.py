@@ -95,9 +95,7 @@ class Validator:
             return None
         moments = []
         for batch in self._examples:
-            seen = input_pipeline.central_crop(batch["image"].numpy(), self._size)
-            mirrored = input_pipeline.mirror_pad(seen, self._divisor)
-            moments.append(self._moments(mirrored))
+            moments.append(self._moments(self._seen(batch["image"])[0]))
         mean, stddev = (np.concatenate(parts) for parts in zip(*moments))  # [N, L]
         relative = mean.std(axis=0) / stddev.mean(axis=0)
         return float(max(relative.max(), np.log(stddev).std(axis=0).max()))
@@ -174,11 +172,16 @@ class Validator:
         outside: float = 0,
     ) -> np.ndarray:
         """Draws maps [B, S, H, W] on the part of the frames that the network sees."""
-        seen = input_pipeline.central_crop(images.numpy(), self._size)
-        mirrored = input_pipeline.mirror_pad(seen, self._divisor)
-        maps = draw(mirrored, count, seed).numpy()
-        maps = input_pipeline.central_part(maps, seen.shape[1:3])
+        seen, size = self._seen(images)
+        maps = draw(seen, count, seed).numpy()
+        maps = input_pipeline.central_part(maps, size)
         return input_pipeline.pad_to(maps, images.shape[1:3], outside)
+
+    def _seen(self, images: tf.Tensor) -> tuple[np.ndarray, tuple[int, int]]:
+        """Returns what the network sees, and its size without a mirrored border."""
+        seen = input_pipeline.central_crop(images.numpy(), self._size)
+        _, height, width, _ = seen.shape
+        return input_pipeline.mirror_pad(seen, self._divisor), (height, width)
 
     def _available(self, num_samples: int) -> int:
         return min(num_samples, self._model.max_samples or num_samples)

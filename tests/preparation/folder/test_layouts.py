@@ -5,7 +5,7 @@ from __future__ import annotations
 import pathlib
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tf_probunet.preparation.folder import layouts
@@ -283,6 +283,7 @@ _NAMES = st.text("ab1_-", min_size=1, max_size=5).filter(
 
 
 @settings(max_examples=15)
+@example(names=["1", "1_"], graders=["x"])
 @given(
     names=st.lists(_NAMES, min_size=1, max_size=4, unique=True),
     graders=st.lists(st.sampled_from("xyz"), min_size=1, max_size=3, unique=True),

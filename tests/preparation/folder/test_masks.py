@@ -122,6 +122,11 @@ def test_thresholds(tmp_path):
     folders.save(tmp_path / "a.png", np.array([[0, 127, 128, 255]], np.uint8))
     found = _read(tmp_path / "a.png", threshold=128)
     assert found.values.tolist() == [[0, 0, 1, 1]]
+    # By the greys that it shows, whatever their numbers in the palette are.
+    grey = [(0, 0, 0), (127,) * 3, (128,) * 3, (255,) * 3, (255, 0, 0)]
+    _with_palette(tmp_path / "p.png", grey)
+    found = _read(tmp_path / "p.png", threshold=128)
+    np.testing.assert_array_equal(found.values, LABELS >= 2)
     # A picture of one bit is a mask already.
     folders.save(tmp_path / "b.png", np.array([[False, True]]))
     assert _read(tmp_path / "b.png", threshold=128).values.tolist() == [[0, 1]]

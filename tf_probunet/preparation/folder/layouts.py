@@ -280,11 +280,13 @@ def _grader_suffixes(found: Sequence[_File]) -> tuple[_Matches, list[_File]]:
             continue
         around, inside, stem = _with_split(place, file)
         ends = [i for i, letter in enumerate(stem) if letter in _SEPARATORS]
-        fitting = [
-            ((around, inside, stem[:end]), stem[end:].strip(_SEPARATORS))
+        # "a__x" belongs to "a_", if there is one, rather than to "a".
+        longest = {
+            stem[end:].strip(_SEPARATORS): (around, inside, stem[:end])
             for end in [*ends, len(stem)]
             if (around, inside, stem[:end]) in matches.images
-        ]
+        }
+        fitting = [(place, grader) for grader, place in longest.items()]
         if len(fitting) == 1:
             matches.add_mask(*fitting[0], file)
             known.add(fitting[0][1])

@@ -139,7 +139,8 @@ def _with_palette(page: PIL.Image.Image) -> RawMask:
 def _grey(mask: RawMask, path: pathlib.Path, threshold: float | None) -> RawMask:
     """Gives colours that are all grey their values; transparent pixels become 0."""
     values, colors = mask.values, mask.colors
-    if values is None and colors is not None:
+    # A threshold is one of greys, also where a palette gives them numbers.
+    if colors is not None and (values is None or threshold is not None):
         opaque = colors if mask.transparent is None else colors[~mask.transparent]
         if (opaque == opaque[..., :1]).all():
             values = colors[..., 0].astype(np.int32)
